@@ -1,0 +1,30 @@
+//! The nouns of the system and their wire form: jobs, allocations, task states and events, nodes, evaluations,
+//! deployments, plans; their canonical form, validation, difference and derived status.
+//!
+//! This crate owns no task, no channel and no clock.
+//!
+//! Architecture invariant: nothing here does IO, reads a clock or draws a random number.
+//! Architecture invariant: an allocation refers to its job by (namespace, id, version) and never carries a copy of it.
+//! Architecture invariant: task events are typed facts; the texts people read are derived when an event is encoded.
+
+pub mod alloc;
+pub mod deployment;
+pub mod eval;
+pub mod event;
+pub mod ids;
+pub mod job;
+pub mod node;
+pub mod plan;
+pub mod resources;
+pub mod values;
+
+pub use alloc::*;
+pub use deployment::*;
+pub use eval::*;
+pub use event::*;
+pub use ids::*;
+pub use job::*;
+pub use node::*;
+pub use plan::*;
+pub use resources::*;
+pub use values::{List, Map, Name, Nanos};
