@@ -15,8 +15,10 @@ pub mod ids;
 pub mod job;
 pub mod node;
 pub mod plan;
+pub mod record;
 pub mod resources;
 pub mod values;
+pub mod wire;
 
 pub use alloc::*;
 pub use deployment::*;
@@ -26,5 +28,6 @@ pub use ids::*;
 pub use job::*;
 pub use node::*;
 pub use plan::*;
+pub use record::push_event;
 pub use resources::*;
-pub use values::{List, Map, Name, Nanos};
+pub use values::{List, Map, Name, Nanos, duration_text, time_text};

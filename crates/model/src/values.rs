@@ -131,3 +131,98 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Map<V> {
         Ok(Map(Option::<BTreeMap<String, V>>::deserialize(deserializer)?.unwrap_or_default()))
     }
 }
+
+/// A duration the way the peer writes it in texts: `1h2m3.5s`, `1.5ms`, `0s`.
+pub fn duration_text(nanos: Nanos) -> String {
+    let size = nanos.unsigned_abs();
+    let sign = if nanos < 0 { "-" } else { "" };
+    match size {
+        0 => "0s".to_string(),
+        1..1_000 => format!("{sign}{size}ns"),
+        1_000..1_000_000 => format!("{sign}{}µs", decimal(size, 3)),
+        1_000_000..1_000_000_000 => format!("{sign}{}ms", decimal(size, 6)),
+        _ => {
+            let (minutes, rest) = (size / 60_000_000_000, size % 60_000_000_000);
+            let seconds = decimal(rest, 9);
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => format!("{sign}{seconds}s"),
+                (0, m) => format!("{sign}{m}m{seconds}s"),
+                (h, m) => format!("{sign}{h}h{m}m{seconds}s"),
+            }
+        }
+    }
+}
+
+/// `value` / 10^`places` without trailing zeros.
+fn decimal(value: u64, places: u32) -> String {
+    let unit = 10u64.pow(places.min(18));
+    let fraction = value % unit;
+    if fraction == 0 {
+        return (value / unit).to_string();
+    }
+    let digits = format!("{fraction:0width$}", width = places as usize);
+    format!("{}.{}", value / unit, digits.trim_end_matches('0'))
+}
+
+/// A point in time as RFC 3339 text in UTC, nanoseconds without trailing zeros.
+pub fn time_text(nanos: Nanos) -> String {
+    let (seconds, fraction) = (nanos.div_euclid(SECOND), nanos.rem_euclid(SECOND));
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let mut text =
+        format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60);
+    if fraction != 0 {
+        text.push('.');
+        text.push_str(format!("{fraction:09}").trim_end_matches('0'));
+    }
+    text.push('Z');
+    text
+}
+
+/// Year, month and day of a day counted from 1970-01-01 (proleptic Gregorian calendar).
+fn civil(days: i64) -> (i64, i64, i64) {
+    // Days from 0000-03-01, so that the leap day ends a year; an era is 400 years.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_as_the_peer_writes_them() {
+        for (nanos, text) in [
+            (0, "0s"),
+            (5 * SECOND, "5s"),
+            (1_157_369_613, "1.157369613s"),
+            (300 * SECOND, "5m0s"),
+            (3_600 * SECOND, "1h0m0s"),
+            (1_500_000, "1.5ms"),
+            (1_500, "1.5µs"),
+            (7, "7ns"),
+            (-90 * SECOND, "-1m30s"),
+            (i64::MIN, "-2562047h47m16.854775808s"),
+        ] {
+            assert_eq!(duration_text(nanos), text);
+        }
+    }
+
+    #[test]
+    fn times_read_as_rfc_3339() {
+        for (nanos, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (1_796_084_737_956_764_313, "2026-12-01T00:25:37.956764313Z"),
+            (951_782_400_500_000_000, "2000-02-29T00:00:00.5Z"),
+            (-1, "1969-12-31T23:59:59.999999999Z"),
+        ] {
+            assert_eq!(time_text(nanos), text);
+        }
+    }
+}

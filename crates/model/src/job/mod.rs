@@ -2,11 +2,13 @@
 //!
 //! Field names and their wire names follow `compat/jobspec.tsv`; durations are nanoseconds, sizes megabytes.
 
+mod changes;
 mod group;
 mod kinds;
 mod service;
 mod task;
 
+pub use changes::*;
 pub use group::*;
 pub use kinds::*;
 pub use service::*;
