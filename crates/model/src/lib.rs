@@ -17,6 +17,8 @@ pub mod node;
 pub mod plan;
 pub mod record;
 pub mod resources;
+pub mod spec;
+pub mod validate;
 pub mod values;
 pub mod wire;
 

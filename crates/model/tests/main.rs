@@ -1,0 +1,4 @@
+//! Comparison with what the peer answered, and properties over arbitrary jobs.
+
+mod shared;
+mod spec;
