@@ -1,0 +1,97 @@
+//! The command line: a table of commands, and what they print.
+//!
+//! It owns no task beside the one call it makes.
+//!
+//! Architecture invariant: everything goes through the HTTP API by `client`; nothing here knows servers or nodes.
+//! Architecture invariant: the table of commands is data; parsing, help and completion derive from it.
+
+pub mod command;
+pub mod flags;
+pub mod help;
+pub mod terminal;
+
+pub use command::{Attempt, Call, Command, Environment, Failure, GENERAL_FLAGS};
+pub use terminal::Terminal;
+
+use flags::Flag;
+
+/// Exit status of a call that names no command. Source: `goldens/cli/003-unknown-command.txt`.
+pub const EXIT_NO_COMMAND: u8 = 127;
+
+/// Finds the command that the first words name: the longest match wins. The rest of the words are its own.
+pub fn find<'a>(table: &'static [Command], words: &'a [String]) -> Option<(&'static Command, &'a [String])> {
+    for length in (1..=words.len().min(3)).rev() {
+        let (head, rest) = words.split_at_checked(length)?;
+        let name = head.join(" ");
+        if let Some(command) = table.iter().find(|c| c.name == name || c.aliases.contains(&name.as_str())) {
+            return Some((command, rest));
+        }
+    }
+    None
+}
+
+/// All flags of a command, the general ones included.
+pub fn all_flags(command: &Command) -> Vec<Flag> {
+    let general = if command.general { GENERAL_FLAGS } else { &[] };
+    general.iter().chain(command.flags).copied().collect()
+}
+
+/// Runs the command that the words name; the number is the exit status.
+pub async fn run(
+    table: &'static [Command],
+    words: &[String],
+    terminal: &mut Terminal,
+    environment: &Environment,
+) -> u8 {
+    if matches!(words, [first, ..] if matches!(first.as_str(), "-h" | "-help" | "--help" | "help")) {
+        terminal.line(help::overview(table, terminal.program()));
+        return 0;
+    }
+    let Some((command, rest)) = find(table, words) else {
+        let prefix = words.first().map(String::as_str).unwrap_or_default();
+        match help::family(table, terminal.program(), prefix) {
+            Some(text) => terminal.line(text),
+            None => terminal.line(help::overview(table, terminal.program())),
+        }
+        if let Some(near) = help::nearest(table, words) {
+            let program = terminal.program().to_string();
+            terminal.error(format!("{program}: there is no command {:?}; did you mean {near:?}?", words.join(" ")));
+        }
+        return EXIT_NO_COMMAND;
+    };
+    let parsed = match flags::parse(&all_flags(command), rest) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            let usage = help::command(command, terminal.program());
+            terminal.line(usage);
+            terminal.error(error.to_string());
+            return 1;
+        }
+    };
+    if parsed.help {
+        let usage = help::command(command, terminal.program());
+        terminal.line(usage);
+        return 0;
+    }
+    choose_colours(terminal, &parsed, environment);
+    let mut call = Call { command, flags: parsed, terminal, environment };
+    let outcome = (command.run)(&mut call).await;
+    match outcome {
+        Ok(exit) => exit,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                terminal.error(&failure.message);
+            }
+            failure.exit
+        }
+    }
+}
+
+fn choose_colours(terminal: &mut Terminal, flags: &flags::Parsed, environment: &Environment) {
+    if flags.on("no-color") || environment.get("NOMAD_CLI_NO_COLOR").is_some() || environment.get("NO_COLOR").is_some()
+    {
+        terminal.set_colours(false);
+    } else if flags.on("force-color") || environment.get("NOMAD_CLI_FORCE_COLOR").is_some() {
+        terminal.set_colours(true);
+    }
+}
