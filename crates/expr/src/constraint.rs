@@ -14,6 +14,8 @@ use crate::version::{Scheme, Version, VersionConstraint, VersionError};
 
 /// Most compiled right sides a [`Cache`] keeps; when it is full it starts anew.
 pub const MAX_CACHED: usize = 1024;
+/// Most of them that are patterns, which take the most memory.
+pub const MAX_CACHED_PATTERNS: usize = 64;
 
 /// What a constraint does with its two sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -314,6 +316,8 @@ fn float(text: &str) -> Option<f64> {
 pub struct Cache {
     /// By operator and right side; `None` where it does not compile.
     compiled: BTreeMap<(String, String), Option<Constraint>>,
+    /// How many of them are patterns.
+    patterns: usize,
 }
 
 impl fmt::Debug for Cache {
@@ -324,12 +328,18 @@ impl fmt::Debug for Cache {
 
 impl Cache {
     fn get(&mut self, operator: &str, right: &str) -> Option<&Constraint> {
-        if self.compiled.len() >= MAX_CACHED {
+        if self.compiled.len() >= MAX_CACHED || self.patterns >= MAX_CACHED_PATTERNS {
             self.compiled.clear();
+            self.patterns = 0;
         }
+        let patterns = &mut self.patterns;
         self.compiled
             .entry((operator.to_owned(), right.to_owned()))
-            .or_insert_with(|| Constraint::compile(operator, right).ok())
+            .or_insert_with(|| {
+                let compiled = Constraint::compile(operator, right).ok()?;
+                *patterns += usize::from(matches!(compiled.rule, Rule::Regexp(_)));
+                Some(compiled)
+            })
             .as_ref()
     }
 }
@@ -459,6 +469,11 @@ mod tests {
             assert!(check("=", Some(&text), Some(&text), &mut cache));
         }
         assert!(cache.compiled.len() <= MAX_CACHED);
+        for i in 0..(3 * MAX_CACHED_PATTERNS) {
+            let text = i.to_string();
+            assert!(check("regexp", Some(&text), Some(&text), &mut cache));
+        }
+        assert!(cache.compiled.len() <= MAX_CACHED_PATTERNS);
     }
 
     const OPERATORS: [&str; 17] = [

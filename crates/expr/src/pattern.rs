@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 /// Longest pattern taken, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 16 * 1024;
 /// Most memory one compiled pattern may take, in bytes.
-pub const MAX_PROGRAM_BYTES: usize = 2 * 1024 * 1024;
+pub const MAX_PROGRAM_BYTES: usize = 1024 * 1024;
 /// Deepest nesting of groups.
 pub const MAX_GROUP_DEPTH: u32 = 200;
 /// Highest count in `x{n}`.

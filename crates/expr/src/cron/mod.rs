@@ -15,7 +15,9 @@
 mod next;
 mod parse;
 
-use jiff::tz::TimeZone;
+use std::sync::LazyLock;
+
+use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 /// Longest expression taken, in bytes.
 pub const MAX_CRON_BYTES: usize = 1024;
@@ -51,6 +53,10 @@ pub enum CronError {
     UnknownZone(String),
 }
 
+/// The compiled-in database. The library's own default may look at files if another crate of the
+/// program turns that on.
+static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
+
 /// A time zone from the compiled-in database.
 #[derive(Debug, Clone)]
 pub struct Zone(TimeZone);
@@ -70,7 +76,7 @@ impl Zone {
     pub fn named(name: &str) -> Result<Self, CronError> {
         match name {
             "" | "UTC" | "Local" => Ok(Self::utc()),
-            _ => jiff::tz::db().get(name).map(Self).map_err(|_| CronError::UnknownZone(name.to_owned())),
+            _ => DATABASE.get(name).map(Self).map_err(|_| CronError::UnknownZone(name.to_owned())),
         }
     }
 }

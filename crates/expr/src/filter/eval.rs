@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Binding, Expr, FilterError, Selector, Test, TestKind};
+use super::{Binding, Expr, FilterError, MAX_FILTER_STEPS, Selector, Test, TestKind};
 
 /// Fields of API objects whose JSON objects are maps with free keys, sorted.
 pub const MAP_FIELDS: &[&str] = &[
@@ -112,16 +112,19 @@ struct Scope<'v, 's> {
     root: &'v Value,
     shape: &'s Shape<'s>,
     bound: Vec<Bound<'v>>,
+    /// Steps that may still be done.
+    steps: usize,
 }
 
 pub(super) fn eval<'v>(expr: &'v Expr, item: &'v Value, shape: &Shape<'_>) -> Result<bool, FilterError> {
-    let mut scope = Scope { root: item, shape, bound: Vec::new() };
+    let mut scope = Scope { root: item, shape, bound: Vec::new(), steps: MAX_FILTER_STEPS };
     scope.eval(expr)
 }
 
 impl<'v> Scope<'v, '_> {
     /// Recursion is bounded by the depth the parser lets through.
     fn eval(&mut self, expr: &'v Expr) -> Result<bool, FilterError> {
+        self.steps = self.steps.checked_sub(1).ok_or(FilterError::TooCostly)?;
         match expr {
             Expr::And(terms) => {
                 for term in terms {
@@ -142,6 +145,8 @@ impl<'v> Scope<'v, '_> {
             Expr::Not(inner) => Ok(!self.eval(inner)?),
             Expr::Match { selector, test } => {
                 let (node, _) = self.find(selector)?;
+                let weight = node.map_or(0, weight);
+                self.steps = self.steps.checked_sub(weight).ok_or(FilterError::TooCostly)?;
                 Ok(holds(test, node, selector)? != test.negated)
             }
             Expr::Collection { all, selector, binding, inner } => self.collection(*all, selector, binding, inner),
@@ -286,6 +291,15 @@ impl<'v> Scope<'v, '_> {
     }
 }
 
+/// How many steps looking through a value counts for.
+fn weight(node: Node<'_>) -> usize {
+    match node {
+        Node::Json { value: Value::Array(items), .. } => items.len(),
+        Node::Json { value: Value::String(text), .. } => text.len() / 64,
+        _ => 0,
+    }
+}
+
 /// Largest list position that can be written.
 const MAX_INDEX: usize = isize::MAX as usize;
 
@@ -311,7 +325,10 @@ fn holds(test: &Test, node: Option<Node<'_>>, selector: &Selector) -> Result<boo
                 Node::Json { value: Value::String(subject), .. } => subject,
                 Node::Key(key) => key,
                 other => {
-                    let kind = other.kind();
+                    let kind = match other.kind() {
+                        "slice" => "[]string",
+                        kind => kind,
+                    };
                     let message = format!("value of type {kind} is not convertible to []byte");
                     return Err(FilterError::Type(message));
                 }
@@ -369,7 +386,11 @@ fn contains(node: Node<'_>, wanted: &str, selector: &Selector) -> Result<bool, F
             }
             Ok(false)
         }
-        _ => Err(misfit("in/contains", node, selector)),
+        _ => {
+            // A value that is none of the field's type is reported before the operator.
+            equal(node, wanted)?;
+            Err(misfit("in/contains", node, selector))
+        }
     }
 }
 

@@ -17,6 +17,10 @@ pub use eval::{MAP_FIELDS, Shape};
 pub const MAX_FILTER_BYTES: usize = 16 * 1024;
 /// Deepest nesting of parentheses, `not`, `any` and `all`.
 pub const MAX_FILTER_DEPTH: usize = 64;
+/// Most `matches` in one filter; each keeps a compiled pattern.
+pub const MAX_FILTER_PATTERNS: usize = 32;
+/// Most comparisons and joins done for one item; nested `any` and `all` multiply them.
+pub const MAX_FILTER_STEPS: usize = 1_000_000;
 
 /// Why a filter is not taken, or cannot be held against an item.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +34,12 @@ pub enum FilterError {
     /// Nested deeper than [`MAX_FILTER_DEPTH`].
     #[error("filter expression nests deeper than {MAX_FILTER_DEPTH} levels")]
     TooDeep,
+    /// More than [`MAX_FILTER_PATTERNS`] patterns.
+    #[error("filter expression uses \"matches\" more than {MAX_FILTER_PATTERNS} times")]
+    TooManyPatterns,
+    /// More than [`MAX_FILTER_STEPS`] steps for one item.
+    #[error("filter expression takes more than {MAX_FILTER_STEPS} steps on one item; nest fewer \"any\" and \"all\"")]
+    TooCostly,
     /// A selector that leads nowhere.
     #[error("error finding value in datum: {0}")]
     NotFound(String),

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Binding, Expr, FilterError, MAX_FILTER_BYTES, MAX_FILTER_DEPTH, Selector, Test, TestKind};
+use super::{
+    Binding, Expr, FilterError, MAX_FILTER_BYTES, MAX_FILTER_DEPTH, MAX_FILTER_PATTERNS, Selector, Test, TestKind,
+};
 use crate::pattern::Pattern;
 
 const SPACE: &str = "[ \\t\\r\\n]";
@@ -21,12 +23,23 @@ pub(super) fn parse(text: &str) -> Result<Expr, FilterError> {
     if text.len() > MAX_FILTER_BYTES {
         return Err(FilterError::TooLong(text.len()));
     }
-    let mut parser =
-        Parser { text, at: 0, depth: 0, too_deep: false, furthest: 0, expected: BTreeSet::new(), errors: Vec::new() };
+    let mut parser = Parser {
+        text,
+        at: 0,
+        depth: 0,
+        too_deep: false,
+        patterns: 0,
+        furthest: 0,
+        expected: BTreeSet::new(),
+        errors: Vec::new(),
+    };
     parser.space();
     let expr = parser.or();
     if parser.too_deep {
         return Err(FilterError::TooDeep);
+    }
+    if parser.patterns > MAX_FILTER_PATTERNS {
+        return Err(FilterError::TooManyPatterns);
     }
     match expr {
         Some(expr) if parser.finish() => Ok(expr),
@@ -39,6 +52,8 @@ struct Parser<'t> {
     at: usize,
     depth: usize,
     too_deep: bool,
+    /// How many patterns were met.
+    patterns: usize,
     /// The furthest place where something was missing, and what would have fit there.
     furthest: usize,
     expected: BTreeSet<String>,
@@ -241,24 +256,33 @@ impl<'t> Parser<'t> {
     /// ` == x`, ` not contains x` and so on.
     fn value_test(&mut self) -> Option<Test> {
         self.attempt(|p| {
-            let (negated, build): (bool, fn(String) -> TestKind) = if p.sign("==") {
-                (false, TestKind::Equal)
+            let (negated, build): (bool, fn(&mut Self, String) -> TestKind) = if p.sign("==") {
+                (false, |_, v| TestKind::Equal(v))
             } else if p.sign("!=") {
-                (true, TestKind::Equal)
+                (true, |_, v| TestKind::Equal(v))
             } else if p.words(&["contains"], true) {
-                (false, TestKind::Contains)
+                (false, |_, v| TestKind::Contains(v))
             } else if p.words(&["not", "contains"], true) {
-                (true, TestKind::Contains)
+                (true, |_, v| TestKind::Contains(v))
             } else if p.words(&["matches"], true) {
-                (false, pattern)
+                (false, Self::pattern)
             } else if p.words(&["not", "matches"], true) {
-                (true, pattern)
+                (true, Self::pattern)
             } else {
                 return None;
             };
-            let kind = build(p.value()?);
+            let value = p.value()?;
+            let kind = build(p, value);
             Some(Test { negated, kind })
         })
+    }
+
+    /// Compiles a pattern, up to the limit; over it the whole filter is refused in the end.
+    fn pattern(&mut self, text: String) -> TestKind {
+        self.patterns += 1;
+        let allowed = self.patterns <= MAX_FILTER_PATTERNS;
+        let pattern = Pattern::new(if allowed { &text } else { "" });
+        TestKind::Matches { text, pattern }
     }
 
     /// ` is empty`, ` is not nil` and so on.
@@ -495,11 +519,6 @@ impl<'t> Parser<'t> {
         // What is noted as an error refuses the whole text in the end.
         Some(unquoted.unwrap_or_default())
     }
-}
-
-fn pattern(text: String) -> TestKind {
-    let pattern = Pattern::new(&text);
-    TestKind::Matches { text, pattern }
 }
 
 fn single(mut terms: Vec<Expr>, join: fn(Vec<Expr>) -> Expr) -> Expr {

@@ -116,6 +116,11 @@ fn limits_refuse() {
     assert!(matches!(Filter::parse(&nested(MAX_FILTER_DEPTH + 1)), Err(FilterError::TooDeep)));
     assert!(matches!(Filter::parse(&"(".repeat(10_000)), Err(FilterError::TooDeep)));
     assert!(matches!(Filter::parse(&"not ".repeat(4_000)), Err(FilterError::TooDeep)));
+    let patterns = |n: usize| vec!["Status matches \"^r\""; n].join(" and ");
+    assert_eq!(Filter::parse(&patterns(32)).unwrap().matches(&item()), Ok(true));
+    assert!(matches!(Filter::parse(&patterns(33)), Err(FilterError::TooManyPatterns)));
+    let costly = format!("{}Num == 1{}", "any Nums as n { ".repeat(20), " }".repeat(20));
+    assert_eq!(Filter::parse(&costly).unwrap().matches(&item()), Err(FilterError::TooCostly));
     // Many terms on one level are no nesting.
     let wide = vec!["Num == 1"; 1_000].join(" or ");
     assert_eq!(Filter::parse(&wide).unwrap().matches(&item()), Ok(false));
