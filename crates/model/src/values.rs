@@ -77,6 +77,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     }
 }
 
+/// Writes a list that is a list on the wire even when empty.
+///
+/// # Errors
+/// Whatever the serializer refuses.
+pub fn always_list<T: Serialize, S: Serializer>(list: &List<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    list.0.serialize(serializer)
+}
+
 /// A map whose empty form is `null` on the wire, as the peer's nil maps are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Map<V>(pub BTreeMap<String, V>);

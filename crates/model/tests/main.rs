@@ -2,3 +2,4 @@
 
 mod shared;
 mod spec;
+mod wire;

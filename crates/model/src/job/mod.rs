@@ -2,12 +2,14 @@
 //!
 //! Field names and their wire names follow `compat/jobspec.tsv`; durations are nanoseconds, sizes megabytes.
 
+mod admit;
 mod changes;
 mod group;
 mod kinds;
 mod service;
 mod task;
 
+pub use admit::*;
 pub use changes::*;
 pub use group::*;
 pub use kinds::*;
@@ -96,6 +98,7 @@ pub struct JobLink {
 pub struct PeriodicConfig {
     pub enabled: bool,
     pub spec: String,
+    #[serde(serialize_with = "crate::values::always_list")]
     pub specs: List<String>,
     pub spec_type: String,
     pub prohibit_overlap: bool,

@@ -103,6 +103,7 @@ pub struct Template {
 #[serde(rename_all = "PascalCase", default)]
 pub struct ChangeScript {
     pub command: String,
+    #[serde(serialize_with = "crate::values::always_list")]
     pub args: List<String>,
     pub timeout: Nanos,
     pub fail_on_error: bool,

@@ -16,7 +16,7 @@ pub struct EventView<'a> {
     #[serde(rename = "Type")]
     pub kind: &'static str,
     pub time: Nanos,
-    pub message: &'a str,
+    pub message: Cow<'a, str>,
     pub display_message: Cow<'a, str>,
     pub details: BTreeMap<&'static str, Cow<'a, str>>,
     pub fails_task: bool,
@@ -61,7 +61,7 @@ impl<'a> EventView<'a> {
 
     /// A message that is flat field, detail and display text at once.
     fn messaged(mut self, message: &'a str, fallback: &'static str) -> Self {
-        self.message = message;
+        self.message = message.into();
         self.detail("message", message);
         self.shown(or(message, fallback))
     }
@@ -150,7 +150,7 @@ fn ending<'a>(mut v: EventView<'a>, fact: &'a TaskFact) -> EventView<'a> {
         TaskFact::Terminated { exit_code, signal, message, oom_killed } => {
             v.exit_code = *exit_code;
             v.signal = *signal;
-            v.message = message;
+            v.message = message.as_str().into();
             v.detail("exit_code", exit_code.to_string());
             v.detail("signal", signal.to_string());
             v.detail("oom_killed", oom_killed.to_string());
@@ -239,11 +239,12 @@ fn failing<'a>(mut v: EventView<'a>, fact: &'a TaskFact) -> EventView<'a> {
         }
         TaskFact::HookFailed { hook, error } => {
             let text = format!("{hook}: {error}");
+            v.message = text.clone().into();
             v.detail("message", text.clone());
             v.shown(text)
         }
         TaskFact::FailedRestore { error } => {
-            v.message = error;
+            v.message = error.as_str().into();
             v.detail("message", error.as_str());
             v.shown(or(error, "Failed to restore task"))
         }
