@@ -1,0 +1,3 @@
+//! Configuration, and putting the parts together in one process.
+
+pub mod config;
