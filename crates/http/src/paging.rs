@@ -41,7 +41,8 @@ pub fn page<T>(
             HttpError::bad_request(format!("failed to create result paginator: failed to read filter expression: {e}"))
         })?),
     };
-    let per_page = match request.params.number("per_page")? {
+    let bad_size = || HttpError::bad_request("Expect a number for `per_page` query string parameter");
+    let per_page = match request.params.number("per_page").map_err(|_| bad_size())? {
         None => usize::MAX,
         Some(n) if n < 0 => return Err(HttpError::bad_request("per_page must not be negative")),
         Some(0) => usize::MAX,
