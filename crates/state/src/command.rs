@@ -3,9 +3,8 @@
 
 use crate::rows::{IdSeed, JobSubmission, Namespace, NodePool, ScalingEvent, SchedulerConfig};
 use herdsman_model::{
-    AllocId, AllocMetric, AllocStop, AllocatedResources, Allocation, Deployment, DeploymentId, DeploymentState,
-    DeploymentUpdate, DesiredTransition, DrainStrategy, Eligibility, EvalId, Evaluation, Job, Nanos, Node, NodeEvent,
-    NodeId, NodeStatus,
+    AllocId, AllocStop, Allocation, Deployment, DeploymentId, DeploymentState, DeploymentUpdate, DesiredTransition,
+    DrainStrategy, Eligibility, EvalId, Evaluation, Job, Nanos, Node, NodeEvent, NodeId, NodeStatus,
 };
 use herdsman_proto::{AllocUpdate, ServiceRegistration};
 use serde::{Deserialize, Serialize};
@@ -164,7 +163,7 @@ pub struct ApplyPlan {
     pub stops: Vec<AllocStop>,
     pub preemptions: Vec<AllocStop>,
     /// New allocations and in-place updates.
-    #[serde(with = "packed")]
+    #[serde(with = "crate::packed")]
     pub placements: Vec<Arc<Allocation>>,
     pub deployment: Option<Deployment>,
     pub deployment_updates: Vec<DeploymentUpdate>,
@@ -415,62 +414,4 @@ pub struct GcJob {
     pub namespace: String,
     pub job_id: String,
     pub modify_index: u64,
-}
-
-/// Stored form of placements: resources and metrics, which most allocations of a plan share, once each.
-mod packed {
-    use super::{AllocMetric, AllocatedResources, Allocation, Arc};
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[derive(Serialize, Deserialize)]
-    struct Packed {
-        resources: Vec<Arc<AllocatedResources>>,
-        metrics: Vec<Arc<AllocMetric>>,
-        allocs: Vec<(Allocation, usize, Option<usize>)>,
-    }
-
-    /// Place of `item` in `items`, added when it is not there. Only the last few are looked at: what is shared comes
-    /// in runs.
-    fn place<T: PartialEq>(items: &mut Vec<Arc<T>>, item: &Arc<T>) -> usize {
-        const LOOK_BACK: usize = 4;
-        let first = items.len().saturating_sub(LOOK_BACK);
-        let found = items.iter().skip(first).position(|other| Arc::ptr_eq(other, item) || other == item);
-        match found {
-            Some(position) => first + position,
-            None => {
-                items.push(Arc::clone(item));
-                items.len() - 1
-            }
-        }
-    }
-
-    pub fn serialize<S: Serializer>(allocs: &[Arc<Allocation>], serializer: S) -> Result<S::Ok, S::Error> {
-        let mut packed =
-            Packed { resources: Vec::new(), metrics: Vec::new(), allocs: Vec::with_capacity(allocs.len()) };
-        let empty = Arc::new(AllocatedResources::default());
-        for alloc in allocs {
-            let resources = place(&mut packed.resources, &alloc.resources);
-            let metrics = alloc.metrics.as_ref().map(|metrics| place(&mut packed.metrics, metrics));
-            let mut bare = Allocation::clone(alloc);
-            bare.resources = Arc::clone(&empty);
-            bare.metrics = None;
-            packed.allocs.push((bare, resources, metrics));
-        }
-        packed.serialize(serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<Allocation>>, D::Error> {
-        let packed = Packed::deserialize(deserializer)?;
-        let missing = || serde::de::Error::custom("placement refers to shared data that is not there");
-        let mut allocs = Vec::with_capacity(packed.allocs.len());
-        for (mut alloc, resources, metrics) in packed.allocs {
-            alloc.resources = Arc::clone(packed.resources.get(resources).ok_or_else(missing)?);
-            alloc.metrics = match metrics {
-                Some(metrics) => Some(Arc::clone(packed.metrics.get(metrics).ok_or_else(missing)?)),
-                None => None,
-            };
-            allocs.push(Arc::new(alloc));
-        }
-        Ok(allocs)
-    }
 }

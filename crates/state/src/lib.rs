@@ -22,9 +22,11 @@
 //! Architecture invariant: a job version is kept as long as an allocation refers to it.
 
 mod apply;
+mod check;
 mod codec;
 mod command;
 mod link;
+mod packed;
 mod rows;
 mod snapshot;
 mod store;
@@ -32,7 +34,7 @@ mod stored;
 mod table;
 mod txn;
 
-pub use apply::{reschedule_eligible, same_spec};
+pub use apply::reschedule_eligible;
 pub use codec::*;
 pub use command::*;
 pub use rows::*;

@@ -127,7 +127,7 @@ pub fn id_range(prefix: &str) -> Option<([u8; 16], [u8; 16])> {
         }
         let digit = u8::try_from(char::from(c).to_digit(16)?).ok()?;
         let (low, high) = (low.get_mut(digits / 2)?, high.get_mut(digits / 2)?);
-        if digits % 2 == 0 {
+        if digits.is_multiple_of(2) {
             *low = digit << 4;
             *high = digit << 4 | 0x0f;
         } else {

@@ -115,11 +115,8 @@ impl Change {
         self.after.as_ref().or(self.before.as_ref())
     }
 
-    /// The allocation before and after, when this is a change of one.
-    pub fn alloc(&self) -> Option<(Option<&Arc<Allocation>>, Option<&Arc<Allocation>>)> {
-        if self.table != Table::Allocs {
-            return None;
-        }
+    /// The allocation before and after; neither when this is no change of one.
+    pub fn alloc(&self) -> (Option<&Arc<Allocation>>, Option<&Arc<Allocation>>) {
         let before = match &self.before {
             Some(Row::Alloc(alloc)) => Some(alloc),
             _ => None,
@@ -128,7 +125,7 @@ impl Change {
             Some(Row::Alloc(alloc)) => Some(alloc),
             _ => None,
         };
-        Some((before, after))
+        (before, after)
     }
 
     /// Calls `wake` with every key whose readers this change concerns.

@@ -6,7 +6,9 @@ use crate::codec::{Refusal, Reply};
 use crate::command::{AllocHealth, PromoteDeployment, SetDeploymentStatus};
 use crate::link::deployment_key;
 use crate::txn::Txn;
-use herdsman_model::{AllocId, Allocation, Deployment, DeploymentId, DeploymentState, EvalId, Job, JobType, Trigger};
+use herdsman_model::{
+    AllocId, Allocation, Deployment, DeploymentId, DeploymentState, EvalId, Job, JobType, Trigger, spec_changed,
+};
 use std::sync::Arc;
 
 /// Counts what a change of an allocation means for the progress of its deployment.
@@ -105,7 +107,7 @@ fn revert(txn: &mut Txn<'_>, deployment: &Deployment, version: u64, keep: u64) -
     let key = deployment_key(deployment);
     let target = txn.s.job_version_by_key(&key, version).cloned()?;
     let current = txn.s.jobs.get(&key)?;
-    if current.stop || current.version != deployment.job_version || super::same_spec(current, &target) {
+    if current.stop || current.version != deployment.job_version || !spec_changed(current, &target) {
         return None;
     }
     let text = txn.s.job_submission(&key.namespace, &key.id, version).map(|text| (**text).clone());

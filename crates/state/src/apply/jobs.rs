@@ -5,52 +5,11 @@ use crate::codec::{Refusal, Reply};
 use crate::command::{DeregisterJob, JobStability, JobVersionTag, RegisterJob, ScaleJob};
 use crate::rows::{GroupSummary, JobKey, JobSubmission, SCALING_EVENTS_KEPT, ScalingPolicyRow};
 use crate::txn::{DEFAULT_PRIORITY, Txn};
-use herdsman_model::{EvalId, Job, JobStatus, JobType, ScalingPolicy, TaskGroup, Trigger, VersionTag};
+use herdsman_model::{EvalId, Job, JobStatus, JobType, Trigger, VersionTag, spec_changed};
 use std::sync::Arc;
 
 /// Versions of a job kept when a command says nothing.
 pub(crate) const VERSIONS_KEPT: u64 = 6;
-
-/// A group whose fields that the servers fill in are blank.
-fn bare_group(group: &Arc<TaskGroup>) -> Arc<TaskGroup> {
-    match &group.scaling {
-        None => group.clone(),
-        Some(scaling) => {
-            let mut group = TaskGroup::clone(group);
-            group.scaling = Some(ScalingPolicy {
-                id: String::new(),
-                target: Default::default(),
-                kind: String::new(),
-                create_index: 0,
-                modify_index: 0,
-                ..scaling.clone()
-            });
-            Arc::new(group)
-        }
-    }
-}
-
-/// A job whose fields that the servers keep for themselves are blank.
-fn bare(job: &Job) -> Job {
-    let mut job = job.clone();
-    job.status = JobStatus::Pending;
-    job.status_description.clear();
-    job.stable = false;
-    job.version = 0;
-    job.version_tag = None;
-    job.create_index = 0;
-    job.modify_index = 0;
-    job.job_modify_index = 0;
-    job.submit_time = 0;
-    job.nomad_token_id.clear();
-    job.task_groups = job.task_groups.iter().map(bare_group).collect();
-    job
-}
-
-/// Whether two jobs ask for the same, whatever the servers noted in them.
-pub fn same_spec(a: &Job, b: &Job) -> bool {
-    bare(a) == bare(b)
-}
 
 /// Refuses a job whose namespace or node pool does not exist.
 fn check_places(txn: &Txn<'_>, job: &Job) -> Result<(), Refusal> {
@@ -104,7 +63,7 @@ pub(crate) fn register(txn: &mut Txn<'_>, command: RegisterJob) -> Applied {
     check_enforced(existing.as_ref(), command.enforce_index)?;
     let mut reply = Reply::default();
     let current = match existing {
-        Some(existing) if same_spec(&existing, &command.job) => {
+        Some(existing) if !spec_changed(&existing, &command.job) => {
             reply.unchanged = true;
             existing
         }
@@ -223,6 +182,7 @@ fn write_policies(txn: &mut Txn<'_>, key: &JobKey, job: &mut Job) {
         let before = known.iter().find(|row| row.group == place.name);
         scaling.id = match before {
             Some(row) => row.policy.id.clone(),
+            None if !scaling.id.is_empty() => scaling.id,
             None => EvalId(txn.next_id()).to_string(),
         };
         scaling.kind = if scaling.kind.is_empty() { "horizontal".to_owned() } else { scaling.kind };

@@ -15,7 +15,6 @@ use crate::codec::{Refusal, Reply};
 use crate::command::Body;
 use crate::txn::Txn;
 
-pub use jobs::same_spec;
 pub use reschedule::reschedule_eligible;
 
 /// What applying a command gives.

@@ -1,0 +1,7 @@
+//! Tests of the state machine as a whole.
+
+mod cells;
+mod golden;
+mod help;
+mod random;
+mod scenarios;
