@@ -50,6 +50,15 @@ impl Answer {
         })
     }
 
+    /// JSON that is already written, with status 200.
+    pub fn raw_json(json: Vec<u8>) -> Answer {
+        Answer {
+            status: 200,
+            headers: vec![("Content-Type", "application/json".to_string())],
+            content: Content::Json(json),
+        }
+    }
+
     /// Status 200 without a body.
     pub fn empty() -> Answer {
         Answer { status: 200, headers: Vec::new(), content: Content::Empty }
