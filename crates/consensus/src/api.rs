@@ -10,7 +10,7 @@ use herdsman_world::World;
 use openraft::error::{CheckIsLeaderError, ClientWriteError, RaftError};
 use openraft::{BasicNode, ChangeMembers, RaftMetrics, ServerState, SnapshotPolicy};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
 
 use crate::config::{
     Applied, Config, MAX_COMMAND_BYTES, MAX_QUEUED_PROPOSALS, MembershipError, NodeId, OpenError, ProposeError,
@@ -18,7 +18,7 @@ use crate::config::{
 };
 use crate::convert::{LogId, Raft};
 use crate::group::{Group, Proposal};
-use crate::log::{MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES, SegmentLog, Shared};
+use crate::log::{DirLock, MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES, SegmentLog, Shared};
 use crate::machine::{Machine, MachineStore, Pressure};
 use crate::snapshot::SnapshotStore;
 use crate::snapshot_task;
@@ -102,8 +102,8 @@ struct Inner {
     leadership: watch::Receiver<Leadership>,
     snapshot_error: watch::Receiver<Option<String>>,
     stop: watch::Sender<bool>,
-    tasks: Mutex<JoinSet<()>>,
-    lock: Mutex<Option<Box<dyn Send + Sync>>>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    log: LogStore,
     propose_timeout: Duration,
 }
 
@@ -118,29 +118,41 @@ impl Consensus {
         check_config(&config)?;
         let shared = Shared::new();
         let stored = open_stored(&config, &world, machine, &shared).await?;
-        let Stored { lock, mut log, machine } = stored;
+        let Stored { mut log, machine } = stored;
         if only_voter(config.node_id, &machine, &mut log).await? {
             log.trust();
         }
         let raft = start_raft(&config, &world, &log, &machine).await?;
         let (stop, stopped) = watch::channel(false);
-        let mut tasks = JoinSet::new();
+        let mut tasks = Vec::new();
         if let Some(address) = config.listen {
             let listening = |error| OpenError::io("listen for other servers", error);
             let listener = world.net.listen(address).await.map_err(listening)?;
             let server = CallServer { raft: raft.clone(), snapshots: Arc::clone(&machine.snapshots) };
-            tasks.spawn(server.run(listener, stopped.clone()));
+            tasks.push(tokio::spawn(server.run(listener, stopped.clone())));
         }
         begin(&config, &raft).await?;
         let (proposals, queue) = mpsc::channel(MAX_QUEUED_PROPOSALS);
-        let group =
-            Group { raft: raft.clone(), log, shared: Arc::clone(&shared), proposals: queue, stop: stopped.clone() };
-        tasks.spawn(group.run());
+        let group = Group {
+            raft: raft.clone(),
+            log: log.clone(),
+            shared: Arc::clone(&shared),
+            proposals: queue,
+            stop: stopped.clone(),
+        };
+        tasks.push(tokio::spawn(group.run()));
         let (orders, queue) = mpsc::channel(MAX_QUEUED_SNAPSHOTS);
         let (error_sender, snapshot_error) = watch::channel(None);
-        tasks.spawn(snapshot_task::run(machine.clone(), raft.clone(), queue, stopped.clone(), error_sender));
+        let snapshots = snapshot_task::run(machine.clone(), raft.clone(), queue, stopped.clone(), error_sender);
+        let held = log.clone();
+        tasks.push(tokio::spawn(async move {
+            snapshots.await;
+            // The directory stays locked while a snapshot is being written.
+            drop(held);
+        }));
         let (sender, leadership) = watch::channel(Leadership::default());
-        tasks.spawn(watch_leadership(config.node_id, raft.clone(), sender, stopped, Arc::clone(&shared)));
+        let watcher = watch_leadership(config.node_id, raft.clone(), sender, stopped, Arc::clone(&shared));
+        tasks.push(tokio::spawn(watcher));
         let inner = Inner {
             node_id: config.node_id,
             raft,
@@ -152,7 +164,7 @@ impl Consensus {
             snapshot_error,
             stop,
             tasks: Mutex::new(tasks),
-            lock: Mutex::new(Some(lock)),
+            log,
             propose_timeout: config.propose_timeout,
         };
         Ok(Consensus { inner: Arc::new(inner) })
@@ -287,12 +299,16 @@ impl Consensus {
     /// acknowledged is lost; there is nothing left to write.
     pub async fn shutdown(&self) {
         self.inner.stop.send_replace(true);
-        let mut tasks = std::mem::take(&mut *self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner));
-        while tasks.join_next().await.is_some() {}
+        let tasks = std::mem::take(&mut *self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a task of the log did not end as it should");
+            }
+        }
         if let Err(error) = self.inner.raft.shutdown().await {
             tracing::error!(%error, "the consensus core did not end as it should");
         }
-        drop(self.inner.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.inner.log.close();
     }
 }
 
@@ -332,7 +348,6 @@ fn check_config(config: &Config) -> Result<(), OpenError> {
 }
 
 struct Stored {
-    lock: Box<dyn Send + Sync>,
     log: LogStore,
     machine: MachineStore,
 }
@@ -355,7 +370,8 @@ async fn open_stored(
             })?;
             let snapshots = Arc::new(SnapshotStore::open(Arc::clone(&disk), dir)?);
             check_log_present(&*disk, dir, &snapshots)?;
-            let log = SegmentLog::open(Arc::clone(&disk), dir, config.segment_bytes, salt, Arc::clone(&shared))?;
+            let mut log = SegmentLog::open(Arc::clone(&disk), dir, config.segment_bytes, salt, Arc::clone(&shared))?;
+            log.lock = Some(DirLock(lock));
             let pressure = Pressure {
                 entry_limit: config.snapshot_entries,
                 byte_limit: config.snapshot_bytes,
@@ -364,7 +380,7 @@ async fn open_stored(
             let log = LogStore::new(Arc::clone(&disk), log, Arc::clone(&shared));
             let machine = MachineStore::open(machine, snapshots, pressure)?;
             check_reach(dir, &log, &machine)?;
-            Ok(Stored { lock, log, machine })
+            Ok(Stored { log, machine })
         })();
         Ok(result)
     });

@@ -49,7 +49,7 @@ impl Shared {
         Arc::new(Shared { cache: Mutex::default(), room: AtomicU64::new(0), failure: watch::Sender::new(None) })
     }
 
-    fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
+    pub fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -80,7 +80,7 @@ impl Cache {
         Some(found)
     }
 
-    fn push(&mut self, entry: Entry) {
+    pub fn push(&mut self, entry: Entry) {
         let size = convert::entry_size(&entry);
         self.bytes += size;
         self.entries.push_back((entry, size));
@@ -96,7 +96,7 @@ impl Cache {
         }
     }
 
-    fn truncate(&mut self, since: u64) {
+    pub fn truncate(&mut self, since: u64) {
         while self.first + self.entries.len() as u64 > since {
             match self.entries.pop_back() {
                 Some((_, size)) => self.bytes -= size,
@@ -105,14 +105,15 @@ impl Cache {
         }
     }
 
-    fn purge(&mut self, next: u64) {
+    pub fn purge(&mut self, next: u64) {
         while self.first < next && !self.entries.is_empty() {
             self.pop_front();
         }
         self.first = self.first.max(next);
     }
 
-    fn reset(&mut self, next: u64) {
+    /// Empty, with `next` as the index of the next entry.
+    pub fn reset(&mut self, next: u64) {
         *self = Cache { first: next, ..Cache::default() };
     }
 }
@@ -195,6 +196,16 @@ pub(crate) enum Spare {
     Ready(u64),
 }
 
+/// Keeps other processes out of the directory.
+pub(crate) struct DirLock(pub Box<dyn Send + Sync>);
+
+impl std::fmt::Debug for DirLock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let DirLock(_held) = self;
+        f.write_str("DirLock")
+    }
+}
+
 /// The log on disk.
 #[derive(Debug)]
 pub(crate) struct SegmentLog {
@@ -211,6 +222,8 @@ pub(crate) struct SegmentLog {
     pub(crate) contents: Contents,
     pub(crate) failed: Option<Arc<str>>,
     pub(crate) spare: Spare,
+    /// Held as long as anything may be written.
+    pub(crate) lock: Option<DirLock>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -393,9 +406,16 @@ impl SegmentLog {
         entries.map_err(|bad| damaged(bad.to_string()))
     }
 
+    /// Nothing is written after this, and another process may open the directory.
+    pub fn close(&mut self) {
+        self.failed.get_or_insert_with(|| "it is closed".into());
+        self.shared.room.store(0, Ordering::Release);
+        self.lock = None;
+    }
+
     fn check(&self) -> io::Result<()> {
         match &self.failed {
-            Some(reason) => Err(io::Error::other(format!("the log has failed before: {reason}"))),
+            Some(reason) => Err(io::Error::other(format!("the log takes no more: {reason}"))),
             None => Ok(()),
         }
     }
@@ -444,7 +464,7 @@ impl SegmentLog {
         Ok((number, offset))
     }
 
-    fn publish_room(&self) {
+    pub(crate) fn publish_room(&self) {
         let len = self.segments.back().map_or(0, |active| active.len);
         let room = len.saturating_sub(self.tail + RESERVED_BYTES);
         self.shared.room.store(room, Ordering::Release);
@@ -512,11 +532,6 @@ impl SegmentLog {
         file.write_all_at(&head, 0)?;
         file.sync_data()?;
         Ok(file)
-    }
-
-    pub(crate) fn reset_cache(&self) {
-        self.shared.cache().reset(self.contents.next());
-        self.publish_room();
     }
 }
 

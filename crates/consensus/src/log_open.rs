@@ -22,6 +22,8 @@ const ZERO_CHUNK: usize = 64 * 1024;
 /// What reading the segments has come to so far.
 struct Reading {
     salt: u64,
+    /// Its cache is filled on the way, since most of the log is about to be applied.
+    shared: Arc<Shared>,
     sequence: u64,
     contents: Contents,
     segments: VecDeque<Segment>,
@@ -53,8 +55,14 @@ impl SegmentLog {
                 disk.remove(&path).map_err(|error| OpenError::io(format!("remove {}", path.display()), error))?;
             }
         }
-        let mut reading =
-            Reading { salt: new_salt, sequence: 0, contents: Contents::default(), segments: VecDeque::new(), tail: 0 };
+        let mut reading = Reading {
+            salt: new_salt,
+            shared: Arc::clone(&shared),
+            sequence: 0,
+            contents: Contents::default(),
+            segments: VecDeque::new(),
+            tail: 0,
+        };
         let newest = numbers.last().copied();
         for number in numbers {
             reading.segment(&*disk, dir, number, Some(number) == newest)?;
@@ -71,12 +79,13 @@ impl SegmentLog {
             contents: reading.contents,
             failed: None,
             spare: Spare::None,
+            lock: None,
             shared,
         };
         if log.segments.is_empty() {
             log.roll(0).map_err(|error| OpenError::io(format!("begin the log in {}", dir.display()), error))?;
         }
-        log.reset_cache();
+        log.publish_room();
         Ok(log)
     }
 }
@@ -150,6 +159,7 @@ impl Reading {
                 self.salt = record.salt;
                 self.sequence = frame.sequence;
                 self.contents.first = record.next_index;
+                self.shared.cache().reset(record.next_index);
                 self.contents.vote = record.vote.map(convert::vote);
                 self.contents.purged = record.purged.map(convert::log_id);
             }
@@ -177,6 +187,7 @@ impl Reading {
         match frame.kind {
             Kind::Entries => {
                 let record = EntriesRecord::decode(frame.payload).map_err(parse)?;
+                let mut cache = self.shared.cache();
                 for entry in record.entries {
                     let entry = convert::entry(entry).map_err(|bad| bad.to_string())?;
                     let (index, next) = (entry.log_id.index, self.contents.next());
@@ -187,17 +198,21 @@ impl Reading {
                     if let Some(last) = self.segments.back_mut() {
                         last.last_index = last.last_index.max(Some(index));
                     }
+                    cache.push(entry);
                 }
             }
             Kind::Vote => {
                 self.contents.vote = Some(convert::vote(VoteRecord::decode(frame.payload).map_err(parse)?));
             }
             Kind::Truncate => {
-                self.contents.truncate(TruncateRecord::decode(frame.payload).map_err(parse)?.since);
+                let since = TruncateRecord::decode(frame.payload).map_err(parse)?.since;
+                self.contents.truncate(since);
+                self.shared.cache().truncate(since);
             }
             Kind::Purge => {
                 let record = PurgeRecord::decode(frame.payload).map_err(parse)?;
                 self.contents.purge(convert::log_id(record.upto.ok_or("a purge has no end")?));
+                self.shared.cache().purge(self.contents.first);
             }
             kind => return Err(format!("a record of kind {kind:?} has no place in the log")),
         }

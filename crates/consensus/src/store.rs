@@ -42,6 +42,11 @@ impl LogStore {
         self.committed = locked(&self.log).last();
     }
 
+    /// Nothing is written after this, and another process may open the directory.
+    pub fn close(&self) {
+        locked(&self.log).close();
+    }
+
     pub fn purged(&self) -> Option<LogId> {
         locked(&self.log).purged()
     }
