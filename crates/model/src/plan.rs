@@ -106,6 +106,9 @@ pub struct DesiredUpdates {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
     pub plan: Plan,
+    /// The evaluation as it stands once the plan is committed as a whole: status, blocked evaluation, failed groups,
+    /// queued allocations, deployment, annotations.
+    pub evaluation: Evaluation,
     /// Evaluations to create: blocked, follow-up, delayed.
     pub new_evals: Vec<Evaluation>,
     /// Groups that could not be placed.
