@@ -9,6 +9,7 @@
 
 pub mod alloc;
 pub mod deployment;
+pub mod diff;
 pub mod eval;
 pub mod event;
 pub mod ids;

@@ -124,7 +124,8 @@ fn combined_meta<'a>(
     pairs(&job.meta).chain(pairs(&group.meta)).chain(pairs(&task.meta)).collect()
 }
 
-fn task_destructive(a: &Task, b: &Task) -> bool {
+/// Whether what a task's process sees differs, its meta aside.
+pub(crate) fn task_destructive(a: &Task, b: &Task) -> bool {
     a.driver != b.driver
         || a.user != b.user
         || a.config != b.config

@@ -10,6 +10,7 @@ mod service;
 mod task;
 
 pub use admit::*;
+pub(crate) use changes::task_destructive;
 pub use changes::*;
 pub use group::*;
 pub use kinds::*;

@@ -2,7 +2,7 @@
 
 use super::normalize::empty_block;
 use super::schema::{Default, Kind, Presence, Shape};
-use super::table;
+use super::{table, table_mesh};
 use serde_json::{Map, Value, json};
 
 type Object = Map<String, Value>;
@@ -153,7 +153,7 @@ fn canonical_service(service: &mut Object, default_name: &str) {
         }
     }
     if let Some(task) = object_mut(service, "Connect").and_then(|c| object_mut(c, "SidecarTask")) {
-        shallow(&table::SIDECAR_TASK, task);
+        shallow(&table_mesh::SIDECAR_TASK, task);
         if let Some(resources) = object_mut(task, "Resources") {
             canonical_resources(resources);
         }

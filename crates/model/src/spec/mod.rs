@@ -7,9 +7,12 @@ mod canonical;
 mod normalize;
 mod schema;
 mod table;
+mod table_mesh;
 mod typed;
 
 pub use canonical::canonicalize;
 pub use normalize::{MAX_DEPTH, MAX_VALUES, SpecError, SpecErrors, normalize};
 pub use schema::{Default as FieldDefault, Field, Kind, Presence, Shape};
 pub use table::*;
+pub use table_mesh::*;
+pub use typed::UnknownWords;

@@ -6,6 +6,27 @@ use super::table;
 use crate::job::Job;
 use serde_json::{Map, Value};
 
+/// Words of a specification that the typed form cannot hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnknownWords {
+    /// The job type, if it is none.
+    pub job_type: Option<String>,
+    /// Lifecycle hooks that are none: position of group and task, word.
+    pub hooks: Vec<(usize, usize, String)>,
+}
+
+impl UnknownWords {
+    /// Every word is known.
+    pub fn is_empty(&self) -> bool {
+        self.job_type.is_none() && self.hooks.is_empty()
+    }
+
+    /// The unknown hooks of one group, by position of the task.
+    pub fn hooks_of(&self, group: usize) -> std::collections::BTreeMap<usize, &str> {
+        self.hooks.iter().filter(|h| h.0 == group).map(|h| (h.1, h.2.as_str())).collect()
+    }
+}
+
 impl Job {
     /// The typed job of a canonical specification ([`super::normalize()`], then [`super::canonicalize()`]).
     ///
@@ -13,21 +34,35 @@ impl Job {
     /// A job type or lifecycle hook that does not exist (with the peer's validation text), or a value that the typed form
     /// cannot hold.
     pub fn from_spec(spec: &Value) -> Result<Job, SpecErrors> {
-        let mut spec = spec.clone();
-        let errors = unknown_words(&spec);
-        if !errors.is_empty() {
-            return Err(SpecErrors(errors));
+        let (job, words) = Job::from_spec_with_words(spec)?;
+        if words.is_empty() {
+            return Ok(job);
         }
+        let all = crate::validate::validate_words(&job, &words, &crate::validate::Limits::default());
+        let words_only = |e: &&String| e.contains("job type") || e.contains("Lifecycle validation failed");
+        let errors = all.errors.iter().filter(words_only);
+        Err(SpecErrors(errors.map(|e| SpecError { path: "Job".into(), message: e.clone() }).collect()))
+    }
+
+    /// As [`Job::from_spec`], but unknown words are put aside for validation, so that it can show all errors at once.
+    ///
+    /// # Errors
+    /// A value that the typed form cannot hold.
+    pub fn from_spec_with_words(spec: &Value) -> Result<(Job, UnknownWords), SpecErrors> {
+        let mut spec = spec.clone();
+        let mut words = UnknownWords::default();
         if let Some(job) = spec.as_object_mut() {
-            task_scaling_defaults(job);
+            words = take_unknown_words(job);
+            scaling_defaults(job);
             if !matches!(job.get("Status").and_then(Value::as_str), Some("pending" | "running" | "dead")) {
                 job.remove("Status");
             }
             strip(&table::JOB, job);
         }
-        serde_json::from_value(spec).map_err(|e| {
+        let job = serde_json::from_value(spec).map_err(|e| {
             SpecErrors(vec![SpecError { path: "Job".to_string(), message: format!("job cannot be read: {e}") }])
-        })
+        })?;
+        Ok((job, words))
     }
 }
 
@@ -59,53 +94,49 @@ fn strip(shape: &'static Shape, block: &mut Map<String, Value>) {
     }
 }
 
-/// Task scaling policies are enabled unless they say otherwise; the canonical form leaves that to the servers.
-fn task_scaling_defaults(job: &mut Map<String, Value>) {
-    for task in tasks_mut(job) {
-        let policies = task.get_mut("ScalingPolicies").and_then(Value::as_array_mut).into_iter().flatten();
-        for policy in policies.filter_map(Value::as_object_mut) {
-            let enabled = policy.entry("Enabled").or_insert(Value::Null);
-            if enabled.is_null() {
-                *enabled = Value::Bool(true);
+/// Task scaling policies are enabled unless they say otherwise; the canonical form leaves that to the servers. A policy
+/// without a maximum gets one that validation refuses.
+fn scaling_defaults(job: &mut Map<String, Value>) {
+    for group in blocks_mut(job, "TaskGroups") {
+        if let Some(policy) = group.get_mut("Scaling").and_then(Value::as_object_mut) {
+            put_if_null(policy, "Max", Value::from(-1));
+        }
+        for task in blocks_mut(group, "Tasks") {
+            for policy in blocks_mut(task, "ScalingPolicies") {
+                put_if_null(policy, "Enabled", Value::Bool(true));
             }
         }
     }
 }
 
-fn tasks_mut(job: &mut Map<String, Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
-    let groups = job.get_mut("TaskGroups").and_then(Value::as_array_mut).into_iter().flatten();
-    let tasks = groups.filter_map(|g| g.get_mut("Tasks")).filter_map(Value::as_array_mut).flatten();
-    tasks.filter_map(Value::as_object_mut)
+fn put_if_null(block: &mut Map<String, Value>, key: &str, value: Value) {
+    let slot = block.entry(key).or_insert(Value::Null);
+    if slot.is_null() {
+        *slot = value;
+    }
 }
 
-fn unknown_words(job: &Value) -> Vec<SpecError> {
-    let mut errors = Vec::new();
-    let kind = job.get("Type").and_then(Value::as_str).unwrap_or("service");
-    if !matches!(kind, "service" | "batch" | "system" | "sysbatch" | "_core") {
-        let message =
-            if kind.is_empty() { "Missing job type".to_string() } else { format!("Invalid job type: {kind:?}") };
-        errors.push(SpecError { path: "Job.Type".into(), message });
+fn blocks_mut<'a>(block: &'a mut Map<String, Value>, key: &str) -> impl Iterator<Item = &'a mut Map<String, Value>> {
+    block.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+/// Takes out the words that the typed form cannot hold, so that reading goes on.
+fn take_unknown_words(job: &mut Map<String, Value>) -> UnknownWords {
+    let mut words = UnknownWords::default();
+    if let Some(kind) = job.get("Type").and_then(Value::as_str)
+        && !matches!(kind, "service" | "batch" | "system" | "sysbatch" | "_core")
+    {
+        words.job_type = Some(kind.to_string());
+        job.remove("Type");
     }
-    let list = |v: &Value, key: &str| v.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    let name = |v: &Value| v.get("Name").and_then(Value::as_str).unwrap_or_default().to_string();
-    for (gi, group) in list(job, "TaskGroups").iter().enumerate() {
-        for (ti, task) in list(group, "Tasks").iter().enumerate() {
+    for (gi, group) in blocks_mut(job, "TaskGroups").enumerate() {
+        for (ti, task) in blocks_mut(group, "Tasks").enumerate() {
             let hook = task.get("Lifecycle").and_then(|l| l.get("Hook")).and_then(Value::as_str);
-            let Some(hook) = hook.filter(|h| !matches!(*h, "prestart" | "poststart" | "poststop")) else { continue };
-            let text = if hook.is_empty() {
-                "Lifecycle validation failed: no lifecycle hook provided".to_string()
-            } else {
-                format!("Lifecycle validation failed: invalid hook: {hook}")
-            };
-            let task_text =
-                format!("Task {} validation failed: {}", name(task), crate::validate::multi([text.as_str()]));
-            let message = format!(
-                "Task group {} validation failed: {}",
-                name(group),
-                crate::validate::multi([task_text.as_str()])
-            );
-            errors.push(SpecError { path: format!("Job.TaskGroups[{gi}].Tasks[{ti}].Lifecycle.Hook"), message });
+            if let Some(hook) = hook.filter(|h| !matches!(*h, "prestart" | "poststart" | "poststop")) {
+                words.hooks.push((gi, ti, hook.to_string()));
+                task.remove("Lifecycle");
+            }
         }
     }
-    errors
+    words
 }
