@@ -1,5 +1,7 @@
-//! The agent's configuration: files in HCL or JSON, checked against one table of keys.
+//! The agent's configuration: files in HCL or JSON and flags, checked against one table of keys.
 
+pub mod files;
+pub mod flags;
 pub mod keys;
 pub mod settings;
 pub mod tree;
