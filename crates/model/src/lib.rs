@@ -12,6 +12,7 @@ pub mod deployment;
 pub mod diff;
 pub mod eval;
 pub mod event;
+pub mod gate;
 pub mod ids;
 pub mod job;
 pub mod node;
