@@ -320,11 +320,11 @@ fn blank_between(earlier: Option<&Token<'_>>, before: &Token<'_>, after: &Token<
     match (before.text, after.text) {
         (_, "," | "..." | ".") | (".", _) => false,
         ("{", "}") => false,
-        ("{", _) | (_, "}") | (_, "{") => true,
         ("(" | "[", _) | (_, ")" | "]") => false,
+        ("{", _) | (_, "}") | (_, "{") => true,
         (_, "(") if before.kind == Kind::Word => false,
         // An index has no blank before it; a list after a keyword has.
-        (_, "[") if matches!(before.kind, Kind::Word | Kind::Close) => after.spaced,
+        (_, "[") if matches!(before.kind, Kind::Word | Kind::Close | Kind::Literal) => after.spaced,
         ("!" | "-", _) if before.kind == Kind::Operator => !is_unary(earlier),
         _ => true,
     }

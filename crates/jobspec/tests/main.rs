@@ -1,9 +1,12 @@
 //! Job files against the recorded answers, and against chance.
+#![allow(clippy::panic)]
 
+mod behaviour;
 mod errors;
 mod functions;
 mod goldens;
 mod limits;
+mod table;
 
 use std::path::PathBuf;
 

@@ -134,12 +134,16 @@ impl Parser<'_> {
     fn postfix(&mut self) -> Step<Expr> {
         let mut expr = self.primary()?;
         loop {
+            let end = self.pos;
+            self.blanks()?;
             let start = self.pos;
             match self.peek() {
-                Some('.') if self.looking_at("...") => return Ok(expr),
-                Some('.') => expr = self.dotted(expr, start)?,
+                Some('.') if !self.looking_at("...") => expr = self.dotted(expr, start)?,
                 Some('[') => expr = self.bracketed(expr, start)?,
-                _ => return Ok(expr),
+                _ => {
+                    self.pos = end;
+                    return Ok(expr);
+                }
             }
         }
     }

@@ -1,0 +1,180 @@
+//! Variables, suggestions, known faults of the peer.
+
+use herdsman_jobspec::{Diagnostics, Inputs, NoHost, Parsed, parse};
+use serde_json::json;
+
+fn read(text: &str) -> Result<Parsed, Diagnostics> {
+    parse("x.nomad.hcl", text, &Inputs::default(), &NoHost)
+}
+
+fn with(text: &str, inputs: &Inputs) -> Result<Parsed, Diagnostics> {
+    parse("x.nomad.hcl", text, inputs, &NoHost)
+}
+
+fn pair(name: &str, value: &str) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}
+
+const ONE: &str = "variable \"a\" { default = \"default\" }\njob \"x\" {\n  meta {\n    a = var.a\n  }\n}\n";
+
+#[test]
+fn later_sources_of_a_variable_win() {
+    let mut inputs = Inputs { strict: true, ..Inputs::default() };
+    let value = |inputs: &Inputs| with(ONE, inputs).expect("a job").job["Meta"]["a"].clone();
+    assert_eq!(value(&inputs), "default");
+    inputs.env.push(pair("a", "env"));
+    inputs.env.push(pair("nobody", "declared"));
+    assert_eq!(value(&inputs), "env");
+    inputs.files.push(pair("one.hcl", "a = \"one\""));
+    inputs.files.push(pair("two.json", "{\"a\": \"two\"}"));
+    assert_eq!(value(&inputs), "two");
+    inputs.flags.push(pair("a", "flag"));
+    inputs.flags.push(pair("a", "last"));
+    assert_eq!(value(&inputs), "last");
+}
+
+#[test]
+fn values_nobody_declared_are_errors_or_warnings() {
+    let mut inputs = Inputs { flags: vec![pair("ghost", "1")], ..Inputs::default() };
+    assert_eq!(with(ONE, &inputs).expect("not strict").warnings.len(), 1);
+    inputs.strict = true;
+    let text = with(ONE, &inputs).expect_err("strict").compact();
+    assert!(
+        text.starts_with("<nil>: Undefined -var variable; A \"ghost\" variable was passed in the command line"),
+        "{text}"
+    );
+    inputs.flags.clear();
+    inputs.files.push(pair("v.hcl", "\nghost = 1\n"));
+    let text = with(ONE, &inputs).expect_err("strict").compact();
+    assert!(text.starts_with("v.hcl:2,1-6: Undefined variable;"), "{text}");
+    inputs.files = vec![pair("v.hcl", "variable \"a\" {}\n")];
+    assert!(
+        with(ONE, &inputs).expect_err("a declaration").compact().contains("Variable declaration in a variable file")
+    );
+}
+
+#[test]
+fn values_given_as_text_follow_the_type() {
+    let text = "variable \"n\" { type = number }\nvariable \"l\" { type = list(string) }\nvariable \"u\" {}\njob \"x\" {\n  \
+                priority = var.n\n  datacenters = var.l\n  type = var.u\n}\n";
+    let inputs =
+        Inputs { flags: vec![pair("n", "7"), pair("l", "[\"a\", \"b\"]"), pair("u", "[1]")], ..Inputs::default() };
+    let job = with(text, &inputs).expect("a job").job;
+    assert_eq!((&job["Priority"], &job["Datacenters"], &job["Type"]), (&json!(7), &json!(["a", "b"]), &json!("[1]")));
+    let inputs = Inputs { flags: vec![pair("n", "x"), pair("l", "[\"a\""), pair("u", "")], ..Inputs::default() };
+    let messages = with(text, &inputs).expect_err("unsuitable values");
+    assert!(messages.compact().contains("-var n:1,1-2: Invalid value for variable"), "{}", messages.compact());
+    assert!(messages.compact().contains("-var l:1,"), "{}", messages.compact());
+}
+
+#[test]
+fn all_faults_are_reported_at_once() {
+    let text = "job \"x\" {\n  typ = \"batch\"\n  priority = \"high\"\n  group \"g\" {\n    count = 1.5\n    tusk \"t\" {}\n    task \"t\" {\n      \
+                driver = uper(\"a\")\n      env {\n        A = null\n        B = [1]\n      }\n    }\n  }\n}\n";
+    let messages = read(text).expect_err("many faults");
+    let lines: Vec<usize> = messages.iter().filter_map(|m| m.position()).map(|p| p.line).collect();
+    assert_eq!(lines, [2, 3, 5, 6, 8, 10, 11], "{}", messages.compact());
+    assert!(messages.render().contains("Did you mean \"type\"?"));
+    assert!(messages.render().contains("3 |   priority = \"high\"\n  |               ^^^^\n"), "{}", messages.render());
+}
+
+#[test]
+fn syntax_faults_are_reported_at_once() {
+    let text =
+        "job \"x\" {\n  type = \n  priority = 5,\n  meta = { a = 1 b = 2 }\n  name = \"ok\"\n  region = [1 2]\n}\n";
+    let messages = read(text).expect_err("many faults");
+    let lines: Vec<usize> = messages.iter().filter_map(|m| m.position()).map(|p| p.line).collect();
+    assert_eq!(lines, [2, 3, 4, 6], "{}", messages.compact());
+}
+
+#[test]
+fn every_part_has_its_place() {
+    let parsed =
+        read("job \"x\" {\n  group \"g\" {\n    count = 2\n    task \"t\" {\n      driver = \"exec\"\n    }\n  }\n}\n")
+            .expect("a job");
+    let line = |pointer: &str| parsed.span(pointer).map(|s| parsed.source.position(s.start).line);
+    assert_eq!(line("/TaskGroups/0/Count"), Some(3));
+    assert_eq!(line("/TaskGroups/0/Tasks/0/Driver"), Some(5));
+    assert_eq!(line("/TaskGroups/0/Tasks/0/KillTimeout"), Some(4), "what was not written points at its block");
+    assert_eq!(line("/Nothing"), Some(1));
+}
+
+#[test]
+fn what_has_no_effect_is_warned_about() {
+    let parsed = read("job \"x\" {\n  group \"g\" {\n    network {\n      mbits = 5\n    }\n  }\n}\n").expect("a job");
+    assert_eq!(parsed.warnings.len(), 1);
+    assert!(
+        parsed.warnings[0].compact().starts_with("x.nomad.hcl:4,7-16: Setting without effect; job.group.network.mbits")
+    );
+    let parsed = read(
+        "job \"x\" {\n  group \"g\" {\n    task \"t\" {\n      driver = \"docker\"\n      config {\n        dynamic \
+                       \"mount\" {\n          for_each = []\n          content {}\n        }\n      }\n    }\n  }\n}\n",
+    )
+    .expect("a job");
+    assert_eq!(parsed.warnings.len(), 1);
+    assert_eq!(parsed.warnings[0].summary, "Dynamic block is not expanded");
+}
+
+#[test]
+fn a_task_gets_each_secret_once() {
+    let secret = |name: &str| format!("secret \"{name}\" {{\n  provider = \"nomad\"\n  path = \"{name}\"\n}}\n");
+    let text = format!(
+        "job \"x\" {{\n{}group \"g\" {{\n{}task \"t\" {{\n{}{}}}\n}}\n}}\n",
+        secret("job"),
+        secret("group"),
+        secret("own"),
+        secret("job").replace("path = \"job\"", "path = \"closest\"")
+    );
+    let job = read(&text).expect("a job").job;
+    let secrets = job["TaskGroups"][0]["Tasks"][0]["Secrets"].as_array().expect("secrets").clone();
+    let names: Vec<_> = secrets.iter().map(|s| (s["Name"].as_str(), s["Path"].as_str())).collect();
+    assert_eq!(names, [(Some("own"), Some("own")), (Some("job"), Some("closest")), (Some("group"), Some("group"))]);
+}
+
+#[test]
+fn nomad_12513_validation_without_condition_is_an_error_with_a_place() {
+    let text = "variable \"v\" {\n  default = 1\n  validation {\n    error_message = \"No.\"\n  }\n}\njob \"x\" {}\n";
+    let messages = read(text).expect_err("no condition");
+    assert_eq!(
+        messages.compact(),
+        "x.nomad.hcl:3,14-14: Missing required argument; The argument \"condition\" is required, but no definition was found."
+    );
+}
+
+#[test]
+fn nomad_9871_the_iterator_of_a_dynamic_group_is_known_in_deep_fields() {
+    let text = "job \"x\" {\n  dynamic \"group\" {\n    for_each = [\"a\", \"b\"]\n    labels = [group.value]\n    content {\n      task \
+                \"t\" {\n        driver = \"docker\"\n        config {\n          args = [\"${group.key}-${group.value}\"]\n          \
+                mount {\n            source = group.value\n          }\n        }\n        env {\n          G = group.value\n        \
+                }\n        template {\n          data = group.value\n        }\n      }\n    }\n  }\n}\n";
+    let job = read(text).expect("a job").job;
+    for (i, name) in ["a", "b"].iter().enumerate() {
+        let task = &job["TaskGroups"][i]["Tasks"][0];
+        assert_eq!(task["Config"]["args"], json!([format!("{i}-{name}")]));
+        assert_eq!(task["Config"]["mount"], json!([{ "source": name }]));
+        assert_eq!(task["Env"]["G"], *name);
+        assert_eq!(task["Templates"][0]["EmbeddedTmpl"], *name);
+    }
+}
+
+#[test]
+fn nomad_10511_negative_cores_reach_validation_with_their_place() {
+    let text = "job \"x\" {\n  group \"g\" {\n    task \"t\" {\n      resources {\n        cores = -1\n      }\n    }\n  }\n}\n";
+    let parsed = read(text).expect("validation is another step");
+    let pointer = "/TaskGroups/0/Tasks/0/Resources/Cores";
+    assert_eq!(parsed.job.pointer(pointer), Some(&json!(-1)));
+    let message = parsed.error_at(pointer, "Invalid cores", "cores must not be negative");
+    assert_eq!(message.compact(), "x.nomad.hcl:5,9-19: Invalid cores; cores must not be negative");
+}
+
+#[test]
+fn old_configuration_files_can_be_read() {
+    use herdsman_jobspec::hcl::{BodyKind, Options, parse_native};
+    let source = herdsman_jobspec::Source::new(
+        "a.hcl",
+        "\"data_dir\" = \"${x}\"\nserver { enabled = true }\nclient {\n  \"meta\" {\n    \"a.b\" = 1\n  }\n}\n",
+    );
+    let file = parse_native(&source, Options { lenient: true }).expect("an old file");
+    let BodyKind::Native { attributes, blocks } = &file.body.kind else { panic!("native syntax") };
+    assert_eq!((&*attributes[0].name.name, blocks.len()), ("data_dir", 2));
+}
