@@ -142,34 +142,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Map<V> {
 
 /// A duration the way the peer writes it in texts: `1h2m3.5s`, `1.5ms`, `0s`.
 pub fn duration_text(nanos: Nanos) -> String {
-    let size = nanos.unsigned_abs();
-    let sign = if nanos < 0 { "-" } else { "" };
-    match size {
-        0 => "0s".to_string(),
-        1..1_000 => format!("{sign}{size}ns"),
-        1_000..1_000_000 => format!("{sign}{}µs", decimal(size, 3)),
-        1_000_000..1_000_000_000 => format!("{sign}{}ms", decimal(size, 6)),
-        _ => {
-            let (minutes, rest) = (size / 60_000_000_000, size % 60_000_000_000);
-            let seconds = decimal(rest, 9);
-            match (minutes / 60, minutes % 60) {
-                (0, 0) => format!("{sign}{seconds}s"),
-                (0, m) => format!("{sign}{m}m{seconds}s"),
-                (h, m) => format!("{sign}{h}h{m}m{seconds}s"),
-            }
-        }
-    }
-}
-
-/// `value` / 10^`places` without trailing zeros.
-fn decimal(value: u64, places: u32) -> String {
-    let unit = 10u64.pow(places.min(18));
-    let fraction = value % unit;
-    if fraction == 0 {
-        return (value / unit).to_string();
-    }
-    let digits = format!("{fraction:0width$}", width = places as usize);
-    format!("{}.{}", value / unit, digits.trim_end_matches('0'))
+    herdsman_expr::duration::format(nanos)
 }
 
 /// A point in time as RFC 3339 text in UTC, nanoseconds without trailing zeros.

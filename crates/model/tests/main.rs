@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
+mod any_job;
 mod diff;
 mod gate;
 mod mini;

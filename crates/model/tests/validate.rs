@@ -162,3 +162,29 @@ fn what_the_peer_cannot_answer_gets_an_error_by_name() {
         assert!(answer.contains(part), "{name}: {answer}");
     }
 }
+
+fn task_with(key: &str, value: Value) -> Value {
+    let mut job =
+        serde_json::json!({"ID": "a", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "raw_exec"}]}]});
+    job["TaskGroups"][0]["Tasks"][0][key] = value;
+    job
+}
+
+#[test]
+fn nomad_10511_cores_below_zero_are_refused() {
+    let text = checked(task_with("Resources", serde_json::json!({"Cores": -1}))).unwrap().error_text();
+    assert!(text.contains("cores value must not be negative; got -1"), "{text}");
+}
+
+#[test]
+fn nomad_10855_an_empty_volume_mount_is_refused() {
+    let text = checked(task_with("VolumeMounts", serde_json::json!([{}]))).unwrap().error_text();
+    assert!(text.contains("Volume Mount (0) is invalid") && text.contains("empty destination"), "{text}");
+}
+
+#[test]
+fn nomad_9764_a_checksum_file_is_accepted() {
+    let artifact =
+        serde_json::json!([{"GetterSource": "http://h/x", "GetterOptions": {"checksum": "file:http://h/x.sha256"}}]);
+    assert_eq!(checked(task_with("Artifacts", artifact)).unwrap().error_text(), "");
+}

@@ -128,7 +128,8 @@ fn artifacts(task: &Task, errors: &mut Errors) {
 
 fn checksum_error(artifact: &Artifact) -> Option<String> {
     let checksum = artifact.getter_options.get("checksum")?;
-    if checksum.contains("${") {
+    // What a node fills in is not known yet; the sums in a fetched file are checked when it is there.
+    if checksum.contains("${") || checksum.starts_with("file:") {
         return None;
     }
     let Some((kind, value)) = checksum.split_once(':') else {
