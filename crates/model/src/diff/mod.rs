@@ -85,11 +85,12 @@ pub struct FieldDiff {
     pub annotations: List<String>,
 }
 
-/// The difference from `old` (nothing: the job is new) to `new`. `contextual` keeps unchanged fields of changed blocks.
-pub fn diff(old: Option<&Job>, new: &Job, contextual: bool) -> JobDiff {
-    let old_value = old.map(to_value);
-    let new_value = to_value(new);
-    let (a, b) = (old_value.as_ref(), Some(&new_value));
+/// The difference from `old` to `new`; nothing stands for a job that is not there. `contextual` keeps unchanged fields of
+/// changed blocks.
+pub fn diff<'a>(old: Option<&'a Job>, new: impl Into<Option<&'a Job>>, contextual: bool) -> JobDiff {
+    let new: Option<&Job> = new.into();
+    let (old_value, new_value) = (old.map(to_value), new.map(to_value));
+    let (a, b) = (old_value.as_ref(), new_value.as_ref());
     let top = walk::block(&shape::JOB, a, b, contextual);
     let groups: Vec<TaskGroupDiff> = walk::pairs(list(a, "TaskGroups"), list(b, "TaskGroups"), &["Name"])
         .into_iter()
@@ -98,7 +99,7 @@ pub fn diff(old: Option<&Job>, new: &Job, contextual: bool) -> JobDiff {
     let changed = !top.is_empty() || groups.iter().any(|g| g.kind != DiffType::None);
     JobDiff {
         kind: walk::kind(a, b, changed),
-        id: new.id.clone(),
+        id: new.or(old).map(|j| j.id.clone()).unwrap_or_default(),
         fields: top.fields.into(),
         objects: top.objects.into(),
         task_groups: groups.into(),
