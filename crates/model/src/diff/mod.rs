@@ -87,8 +87,7 @@ pub struct FieldDiff {
 
 /// The difference from `old` to `new`; nothing stands for a job that is not there. `contextual` keeps unchanged fields of
 /// changed blocks.
-pub fn diff<'a>(old: Option<&'a Job>, new: impl Into<Option<&'a Job>>, contextual: bool) -> JobDiff {
-    let new: Option<&Job> = new.into();
+pub fn diff(old: Option<&Job>, new: Option<&Job>, contextual: bool) -> JobDiff {
     let (old_value, new_value) = (old.map(to_value), new.map(to_value));
     let (a, b) = (old_value.as_ref(), new_value.as_ref());
     let top = walk::block(&shape::JOB, a, b, contextual);
