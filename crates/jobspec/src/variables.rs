@@ -33,6 +33,8 @@ struct Variable {
     kind: Option<Type>,
     default: Option<(Value, Span)>,
     checks: Vec<Check>,
+    /// Its declaration has a fault, so that a missing or unsuitable value is no other.
+    faulty: bool,
 }
 
 /// A `validation` block.
@@ -67,8 +69,12 @@ pub(crate) fn scope(
     let given = collect(evaluator, source, &variables, inputs);
     let mut values = BTreeMap::new();
     for (name, variable) in &variables {
-        if let Some(value) = resolve(evaluator, source, name, variable, given.get(name)) {
-            values.insert(name.clone(), value);
+        let value = if variable.faulty { None } else { resolve(evaluator, source, name, variable, given.get(name)) };
+        match value {
+            Some(value) => {
+                values.insert(name.clone(), value);
+            }
+            None => evaluator.unresolved("var", name),
         }
     }
     let scope = Scope::default().with("var", Value::object(values));
@@ -93,7 +99,8 @@ fn declare(
         for argument in arguments {
             let value = evaluator.evaluate(source, &argument.expr, &Scope::default());
             let default = value.ok().map(|v| (v, argument.expr.span));
-            let variable = Variable { span: argument.name.span, kind: None, default, checks: Vec::new() };
+            let variable =
+                Variable { span: argument.name.span, kind: None, default, checks: Vec::new(), faulty: false };
             insert(evaluator, source, &mut out, &argument.name, variable);
         }
     }
@@ -141,8 +148,9 @@ fn variable_block(evaluator: &mut Evaluator<'_>, source: &Arc<Source>, block: &B
         dynamic: false,
     };
     let scope = Scope::default();
+    let faults = evaluator.diagnostics.len();
     let content = Reader { source, evaluator }.content(&block.body, &shape, &scope);
-    let mut variable = Variable { span: block.header, kind: None, default: None, checks: Vec::new() };
+    let mut variable = Variable { span: block.header, kind: None, default: None, checks: Vec::new(), faulty: false };
     for argument in &content.arguments {
         match &*argument.name.name {
             "type" => variable.kind = type_argument(evaluator, source, &argument.expr),
@@ -166,6 +174,7 @@ fn variable_block(evaluator: &mut Evaluator<'_>, source: &Arc<Source>, block: &B
             }
         }
     }
+    variable.faulty = evaluator.diagnostics.len() > faults;
     let name = block.labels.first().map_or("", |l| &l.name);
     for validation in &content.blocks {
         variable.checks.extend(validation_block(evaluator, source, validation, name));
@@ -588,8 +597,11 @@ fn locals(evaluator: &mut Evaluator<'_>, source: &Arc<Source>, blocks: &[BlockIt
             }
             let scope = outer.with("local", Value::object(known.clone()));
             // A fault is recorded; the name stays unknown.
-            if let Ok(value) = evaluator.evaluate(source, &expr, &scope) {
-                known.insert(name, value);
+            match evaluator.evaluate(source, &expr, &scope) {
+                Ok(value) => {
+                    known.insert(name, value);
+                }
+                Err(Failed) => evaluator.unresolved("local", &name),
             }
         }
         if pending.len() == before {
@@ -600,6 +612,9 @@ fn locals(evaluator: &mut Evaluator<'_>, source: &Arc<Source>, blocks: &[BlockIt
     // What is left refers to itself or to something that is not there: evaluating it says which.
     for expr in pending.values() {
         let _ = evaluator.evaluate(source, expr, &scope);
+    }
+    for name in pending.keys() {
+        evaluator.unresolved("local", name);
     }
     scope
 }

@@ -178,3 +178,89 @@ fn old_configuration_files_can_be_read() {
     let BodyKind::Native { attributes, blocks } = &file.body.kind else { panic!("native syntax") };
     assert_eq!((&*attributes[0].name.name, blocks.len()), ("data_dir", 2));
 }
+
+/// The meta value an expression gives.
+fn meta(expression: &str) -> String {
+    let text = format!("job \"x\" {{\n  meta {{\n    r = {expression}\n  }}\n}}\n");
+    match read(&text) {
+        Ok(parsed) => parsed.job["Meta"]["r"].as_str().expect("a text").to_owned(),
+        Err(messages) => panic!("{expression}: {}", messages.compact()),
+    }
+}
+
+#[test]
+fn the_syntax_has_room_for_line_breaks_comments_and_blanks() {
+    for (expression, wanted) in [
+        ("join(\",\", [\n  1, # one\n  2, // two\n  /* three */ 3,\n])", "1,2,3"),
+        ("join(\n  \",\",\n  [\"a\",\n\"b\"],\n)", "a,b"),
+        ("jsonencode({\n  a = 1\n  # c\n  b : 2, c = 3 // d\n\n})", "{\"a\":1,\"b\":2,\"c\":3}"),
+        ("jsonencode({ (\"k\") = 1, \"${\"t\"}\" = 2 })", "{\"k\":1,\"t\":2}"),
+        ("(\n  true\n  ? \"y\"\n  : \"n\"\n)", "y"),
+        ("join(\",\", [\n  for x in [1, 2, 3] :\n  x * 2\n  if x > 1\n])", "4,6"),
+        ("join(\"|\", [<<EOT\na\nEOT\n, \"b\"])", "a\n|b"),
+        ("[1, 2] [1]", "2"),
+        ("1 - -1", "2"),
+        ("!true || true", "true"),
+        ("\"100% $ $$ %% \\u0041\"", "100% $ $$ %% A"),
+        ("\"a %{ if 1 > 0 ~}  b %{~ endif }\"", "a b"),
+        ("{ a = [{ b = 7 }] }[\"a\"][0].b", "7"),
+        ("[{ a = [1, 2] }, { a = [3] }][*].a[0] == [1, 3]", "true"),
+        ("max([1, 5]...)", "5"),
+        ("\"${attr.kernel.name}\"", "${attr.kernel.name}"),
+        ("\"${meta[\"a.b\"]}\"", "${meta[\"a.b\"]}"),
+    ] {
+        assert_eq!(meta(expression), wanted, "{expression}");
+    }
+}
+
+#[test]
+fn files_with_other_line_ends_read_the_same() {
+    for (name, text) in crate::files("jobspec", ".nomad.hcl") {
+        if text.contains("<<") || text.starts_with('{') {
+            continue;
+        }
+        let plain = read(&text);
+        let other = read(&format!("\u{feff}{}", text.replace('\n', "\r\n")));
+        match (plain, other) {
+            (Ok(plain), Ok(other)) => assert_eq!(plain.job, other.job, "{name}"),
+            (Err(_), Err(_)) => {}
+            (plain, other) => panic!("{name}: {:?} and {:?}", plain.err(), other.err()),
+        }
+    }
+    let text = "job \"x\" {\r\n  name = <<-EOT\r\n    a\r\n  EOT\r\n}\r\n";
+    assert_eq!(read(text).expect("a job").job["Name"], "a\r\n");
+}
+
+#[test]
+fn the_json_syntax_means_the_same() {
+    let json = r#" {
+      "variable": {"n": {"type": "number", "default": 2}, "l": {"type": "list(string)", "default": ["a", "b"]}},
+      "locals": {"x": "${var.n + 1}"},
+      "job": {"j": {
+        "//": "a comment",
+        "priority": "${local.x}",
+        "dynamic": {"group": {"for_each": "${var.l}", "labels": ["g-${group.value}"], "content": {
+          "count": 1,
+          "task": {"t": {
+            "driver": "docker", "config": {"image": "${NOMAD_META_image}", "mount": [{"type": "bind"}], "labels": {"a": 1}},
+            "env": {"A": 1, "B": "${group.key}"}, "template": [{"data": "x"}, {"data": "y"}]
+          }}
+        }}}
+      }}
+    }"#;
+    let native = "variable \"n\" {\n  type = number\n  default = 2\n}\nvariable \"l\" {\n  type = list(string)\n  default = [\"a\", \"b\"]\n}\nlocals {\n  x = var.n + 1\n}\njob \"j\" {\n  priority = local.x\n  dynamic \"group\" {\n    for_each = var.l\n    labels = [\"g-${group.value}\"]\n    content {\n      count = 1\n      task \"t\" {\n        driver = \"docker\"\n        config {\n          image = \"${NOMAD_META_image}\"\n          mount {\n            type = \"bind\"\n          }\n          labels {\n            a = 1\n          }\n        }\n        env {\n          A = 1\n          B = group.key\n        }\n        template {\n          data = \"x\"\n        }\n        template {\n          data = \"y\"\n        }\n      }\n    }\n  }\n}\n";
+    let from_json = read(json).unwrap_or_else(|e| panic!("{}", e.compact()));
+    let from_native = read(native).unwrap_or_else(|e| panic!("{}", e.compact()));
+    assert_eq!(from_json.job, from_native.job);
+    let messages = read("{\"job\": {\"j\": {\n  \"prioritty\": 5,\n  \"group\": 7\n}}}").expect_err("two faults");
+    let lines: Vec<_> = messages.iter().filter_map(|m| m.position()).map(|p| p.line).collect();
+    assert_eq!(lines, [2, 3], "{}", messages.compact());
+}
+
+#[test]
+fn a_fault_of_a_variable_is_reported_once() {
+    let text = "variable \"a\" {}\nvariable \"b\" { type = nope }\nlocals {\n  c = upper([])\n}\njob \"x\" {\n  name = \"${var.a}${var.b}${local.c}\"\n}\n";
+    let messages = read(text).expect_err("three faults");
+    let lines: Vec<_> = messages.iter().filter_map(|m| m.position()).map(|p| p.line).collect();
+    assert_eq!(lines, [1, 2, 4], "{}", messages.compact());
+}

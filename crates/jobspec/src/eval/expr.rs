@@ -241,6 +241,12 @@ impl Evaluator<'_> {
             }
             return Ok(Value::string(literal_traversal(&steps)));
         }
+        if let Some(steps) = expr.traversal()
+            && let [TraversalStep::Name(root), TraversalStep::Name(name), ..] = steps.as_slice()
+            && self.unresolved.contains(&format!("{root}.{name}"))
+        {
+            return Err(Failed);
+        }
         match &*expr.kind {
             ExprKind::Name(name) => match at.scope.get(name) {
                 Some(value) => Ok(value.clone()),

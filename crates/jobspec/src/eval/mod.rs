@@ -107,6 +107,8 @@ pub struct Evaluator<'a> {
     pub diagnostics: Diagnostics,
     steps: usize,
     unknown: Unknown,
+    /// Variables and locals without a value because of a fault already reported, as `var.x`.
+    unresolved: std::collections::BTreeSet<String>,
 }
 
 /// The fault is in the list already.
@@ -116,12 +118,24 @@ pub struct Failed;
 impl<'a> Evaluator<'a> {
     /// An evaluator with fresh limits.
     pub fn new(host: &'a dyn Host) -> Self {
-        Self { host, diagnostics: Diagnostics::default(), steps: 0, unknown: Unknown::Literal }
+        Self {
+            host,
+            diagnostics: Diagnostics::default(),
+            steps: 0,
+            unknown: Unknown::Literal,
+            unresolved: Default::default(),
+        }
     }
 
     /// What undeclared names mean from now on.
     pub fn set_unknown(&mut self, unknown: Unknown) {
         self.unknown = unknown;
+    }
+
+    /// Says that `var.<name>` or `local.<name>` has no value for a reason already reported, so that its uses are no
+    /// faults of their own.
+    pub fn unresolved(&mut self, root: &str, name: &str) {
+        self.unresolved.insert(format!("{root}.{name}"));
     }
 
     /// Adds an error.

@@ -431,10 +431,11 @@ impl<'a> Parser<'a> {
         if self.eat("}") {
             return Ok(Body { kind: BodyKind::Native { attributes, blocks }, missing });
         }
-        if self.at_end_failed {
+        // A fault inside may have swallowed the closing brace.
+        let inside = self.diagnostics.iter().any(|d| d.at.as_ref().is_some_and(|(_, span)| span.start > open.start));
+        if std::mem::replace(&mut self.at_end_failed, true) || inside {
             return Err(Failed);
         }
-        self.at_end_failed = true;
         self.diagnostics.push(Diagnostic::error(
             self.source,
             open,
