@@ -74,7 +74,8 @@ impl Store {
         &self.snapshot
     }
 
-    pub(crate) fn from_snapshot(snapshot: Snapshot) -> Store {
+    /// A store that goes on from a snapshot: for trying commands out without the log.
+    pub fn from_snapshot(snapshot: Snapshot) -> Store {
         Store { snapshot, names: BTreeSet::new() }
     }
 

@@ -1,5 +1,7 @@
 //! Tests of the state machine as a whole.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 mod cells;
 mod golden;
 mod help;

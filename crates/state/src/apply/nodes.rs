@@ -6,6 +6,7 @@ use crate::codec::{Refusal, Reply};
 use crate::command::{DeleteNodes, NodeEvents, SetNodeDrain, SetNodeEligibility, SetNodeStatus, UpsertNode};
 use crate::link::alloc_key;
 use crate::rows::{ALL_POOL, DEFAULT_POOL, JobKey, NODE_IDENTITY_TTL, NodePool};
+use crate::snapshot::Snapshot;
 use crate::txn::Txn;
 use herdsman_model::values::SECOND;
 use herdsman_model::{
@@ -125,30 +126,7 @@ fn finish(txn: &mut Txn<'_>, id: NodeId, evaluate: bool) -> Applied {
 
 /// Makes an evaluation for every job that a change of this node concerns (`compat/scheduler.md` section 13).
 fn make_evals(txn: &mut Txn<'_>, node: &Node, trigger: Trigger) -> Vec<EvalId> {
-    let mut jobs: BTreeMap<JobKey, JobType> = BTreeMap::new();
-    for alloc in txn.s.allocs_by_node(&node.id) {
-        let key = alloc_key(alloc);
-        if jobs.contains_key(&key) {
-            continue;
-        }
-        let kind = txn.s.alloc_job(alloc).map_or(JobType::Service, |job| job.kind);
-        let concerned = match kind {
-            JobType::Service => !(alloc.server_terminal() && alloc.client_terminal()),
-            JobType::Batch => !alloc.client_terminal(),
-            JobType::System | JobType::Sysbatch | JobType::Core => false,
-        };
-        if concerned {
-            jobs.insert(key, kind);
-        }
-    }
-    for key in &txn.s.system_jobs {
-        if let Some(job) = txn.s.jobs.get(key)
-            && !job.stop
-            && wants(job, node)
-        {
-            jobs.insert(key.clone(), JobType::System);
-        }
-    }
+    let jobs = txn.s.jobs_concerned_by(node);
     let mut ids = Vec::with_capacity(jobs.len());
     for (key, kind) in jobs {
         let job = txn.s.jobs.get(&key).cloned();
@@ -162,6 +140,37 @@ fn make_evals(txn: &mut Txn<'_>, node: &Node, trigger: Trigger) -> Vec<EvalId> {
         ids.push(id);
     }
     ids
+}
+
+impl Snapshot {
+    /// The jobs that a change of this node concerns, with their types (`compat/scheduler.md` section 13).
+    pub fn jobs_concerned_by(&self, node: &Node) -> BTreeMap<JobKey, JobType> {
+        let mut jobs: BTreeMap<JobKey, JobType> = BTreeMap::new();
+        for alloc in self.allocs_by_node(&node.id) {
+            let key = alloc_key(alloc);
+            if jobs.contains_key(&key) {
+                continue;
+            }
+            let kind = self.alloc_job(alloc).map_or(JobType::Service, |job| job.kind);
+            let concerned = match kind {
+                JobType::Service => !(alloc.server_terminal() && alloc.client_terminal()),
+                JobType::Batch => !alloc.client_terminal(),
+                JobType::System | JobType::Sysbatch | JobType::Core => false,
+            };
+            if concerned {
+                jobs.insert(key, kind);
+            }
+        }
+        for key in &self.system_jobs {
+            if let Some(job) = self.jobs.get(key)
+                && !job.stop
+                && wants(job, node)
+            {
+                jobs.insert(key.clone(), JobType::System);
+            }
+        }
+        jobs
+    }
 }
 
 /// Whether a system job is meant for this node, by pool and datacenter.

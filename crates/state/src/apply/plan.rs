@@ -7,7 +7,7 @@ use crate::link::alloc_key;
 use crate::rows::JobKey;
 use crate::txn::Txn;
 use herdsman_model::{
-    AllocStateChange, AllocStop, Allocation, ClientStatus, Deployment, NodeId, NodeStatus, RescheduleTracker, Trigger,
+    AllocStateChange, AllocStop, Allocation, Deployment, NodeId, NodeStatus, RescheduleTracker, Trigger,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -112,12 +112,8 @@ fn carry_out_stop(txn: &mut Txn<'_>, stop: &AllocStop, rejected: &BTreeMap<NodeI
         && alloc.client_status != status
     {
         alloc.client_status = status;
-        if status == ClientStatus::Unknown {
-            alloc.state_changes.push(AllocStateChange { value: status, time: txn.now });
-            alloc.client_description = "alloc is unknown since its node is disconnected".to_owned();
-        } else if status == ClientStatus::Lost {
-            alloc.client_description.clone_from(&stop.desired_description);
-        }
+        alloc.state_changes.push(AllocStateChange { value: status, time: txn.now });
+        alloc.client_description.clone_from(&stop.desired_description);
     }
     if stop.follow_up_eval.is_some() {
         alloc.follow_up_eval = stop.follow_up_eval;
