@@ -1,9 +1,11 @@
 //! What the table alone does not say: short forms, ports, identities, inheritance, the job as a whole.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value as Json;
 
 use crate::content::BlockItem;
-use crate::decode::Decoder;
+use crate::decode::{Decoder, STEPS_PER_FIELD};
 use crate::eval::Failed;
 use crate::schema::{JOB, Kind, Spec};
 use crate::tree::{Fields, Node, NodeKind, zero_fields};
@@ -20,7 +22,7 @@ pub(crate) fn finish(decoder: &mut Decoder<'_, '_>, spec: &Spec, fields: &mut Fi
             identities(fields);
             scaling(decoder, fields);
         }
-        "TaskGroup" => inherit(fields, true),
+        "TaskGroup" => inherit(decoder, fields, true),
         _ => {}
     }
 }
@@ -91,7 +93,7 @@ fn identities(fields: &mut Fields) {
 /// The label of a task's scaling block says what is scaled.
 fn scaling(decoder: &mut Decoder<'_, '_>, fields: &mut Fields) {
     let Some(list) = fields.get_mut("ScalingPolicies") else { return };
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
     for policy in list.items_mut() {
         let header = policy.span.unwrap_or_default();
         let Some(kind) = policy.fields_mut().and_then(|f| f.get_mut("Type")) else { continue };
@@ -106,24 +108,28 @@ fn scaling(decoder: &mut Decoder<'_, '_>, fields: &mut Fields) {
                 continue;
             }
         };
-        if seen.contains(&label) {
+        if !seen.insert(label.clone()) {
             let detail = format!("scaling policy {label:?} is defined more than once");
             let _: Result<(), Failed> = decoder.fail(span, "Duplicate scaling policy name", detail);
         }
         kind.kind = NodeKind::Leaf(Json::from(name));
-        seen.push(label);
     }
 }
 
 /// Gives tasks the vault block and the secrets of what surrounds them.
-fn inherit(fields: &mut Fields, own_tasks: bool) {
+fn inherit(decoder: &mut Decoder<'_, '_>, fields: &mut Fields, own_tasks: bool) {
     let vault = fields.get("#vault").cloned();
     let secrets = fields.get("#secret").cloned().map(Node::into_items).unwrap_or_default();
     if vault.is_none() && secrets.is_empty() {
         return;
     }
-    let give = |tasks: &mut [Node]| {
+    let mut give = |tasks: &mut [Node]| {
         for task in tasks {
+            let span = task.span.unwrap_or_default();
+            let cost = STEPS_PER_FIELD * (10 + 6 * secrets.len());
+            if decoder.evaluator.charge(decoder.source, span, cost).is_err() {
+                return;
+            }
             let Some(task) = task.fields_mut() else { continue };
             if let Some(vault) = &vault
                 && task.get("Vault").is_none_or(Node::is_null)
@@ -160,8 +166,9 @@ fn add_secrets(task: &mut Fields, secrets: &[Node]) {
     let node = task.remove("Secrets").unwrap_or_else(|| Node::unset(Json::Null));
     let span = node.span;
     let mut own = node.into_items();
+    let mut names: BTreeSet<String> = own.iter().map(name).collect();
     for secret in secrets {
-        if !own.iter().any(|s| name(s) == name(secret)) {
+        if names.insert(name(secret)) {
             own.push(secret.clone());
         }
     }
@@ -185,7 +192,7 @@ pub(crate) fn job(decoder: &mut Decoder<'_, '_>, block: &BlockItem<'_>) -> Node 
         all.extend(groups);
         fields.insert("TaskGroups".to_owned(), Node::list(all, span));
     }
-    inherit(&mut fields, false);
+    inherit(decoder, &mut fields, false);
     fields.retain(|name, _| !name.starts_with('#'));
     Node::object(fields, block.header)
 }

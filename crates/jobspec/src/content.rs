@@ -438,10 +438,15 @@ impl Reader<'_, '_> {
                     .collect()
             }
             BodyKind::Json(properties) => {
+                // Of a repeated name the last one counts.
+                let last: BTreeMap<&str, usize> =
+                    properties.iter().enumerate().map(|(i, p)| (&*p.name.name, i)).collect();
                 let mut out: Vec<Argument<'b>> = Vec::new();
-                for property in properties.iter().filter(|p| &*p.name.name != "//") {
+                for (i, property) in properties.iter().enumerate() {
+                    if &*property.name.name == "//" || last.get(&*property.name.name) != Some(&i) {
+                        continue;
+                    }
                     if let Ok(expr) = self.json_expr(&property.value) {
-                        out.retain(|a| a.name.name != property.name.name);
                         let span = property.name.span.to(property.value.span);
                         out.push(Argument { name: property.name.clone(), expr: Cow::Owned(expr), span });
                     }

@@ -16,6 +16,17 @@ use crate::tree::{Fields, Node, NodeKind, block_of, slot, zero_fields};
 use crate::{Setting, assemble};
 
 const UNSUITABLE: &str = "Unsuitable value type";
+/// What a field of an object counts against the limit of steps.
+pub(crate) const STEPS_PER_FIELD: usize = 4;
+
+/// How a map that is the value of an argument is passed on in free content.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Maps {
+    /// As a list of one map, as if it were a block that was written once.
+    Listed,
+    /// As it is.
+    Plain,
+}
 
 /// Reads the blocks of one file.
 pub(crate) struct Decoder<'r, 'h> {
@@ -50,8 +61,13 @@ impl Decoder<'_, '_> {
 
     /// One block as an object with every field.
     pub fn object(&mut self, spec: &'static Spec, block: &BlockItem<'_>) -> Node {
-        let content = self.read(spec, &block.body, &block.scope);
         let mut fields = zero_fields(spec);
+        // Dynamic blocks can make many objects out of few lines.
+        let cost = STEPS_PER_FIELD * (spec.keys.len() + 1);
+        if self.evaluator.charge(self.source, block.header, cost).is_err() {
+            return Node::object(fields, block.header);
+        }
+        let content = self.read(spec, &block.body, &block.scope);
         if let Some(key) = spec.keys.iter().find(|k| matches!(k.kind, Kind::Label))
             && let Some(label) = block.labels.first()
         {
@@ -173,7 +189,7 @@ impl Decoder<'_, '_> {
             }
             Kind::TextMap(_) => self.text_block(first),
             Kind::TextsMap => self.texts_block(first),
-            _ => self.free_body(&first.body, &first.scope, first.header),
+            _ => self.free_body(&first.body, &first.scope, first.header, Maps::Listed),
         }
     }
 
@@ -311,7 +327,7 @@ impl Decoder<'_, '_> {
     }
 
     /// Content that is passed on as it is: blocks become lists of objects, by type and labels.
-    fn free_body(&mut self, body: &Body, scope: &Scope, span: Span) -> Result<Node, Failed> {
+    pub fn free_body(&mut self, body: &Body, scope: &Scope, span: Span, maps: Maps) -> Result<Node, Failed> {
         let mut fields = Fields::new();
         let arguments = match &body.kind {
             BodyKind::Native { attributes, .. } => attributes
@@ -326,14 +342,14 @@ impl Decoder<'_, '_> {
                 continue;
             }
             let Ok(json) = self.free_value(&argument.expr, &value) else { continue };
-            // A map as a whole argument looks like a block that was written once.
-            let json = if value.members().is_some() { Json::Array(vec![json]) } else { json };
+            let listed = maps == Maps::Listed && value.members().is_some();
+            let json = if listed { Json::Array(vec![json]) } else { json };
             fields.insert(argument.name.name.to_string(), Node::leaf(json, argument.span));
         }
         if let BodyKind::Native { blocks, .. } = &body.kind {
             let mut lists: BTreeMap<String, Vec<Node>> = BTreeMap::new();
             for block in blocks {
-                if &*block.kind.name == "dynamic" {
+                if &*block.kind.name == "dynamic" && maps == Maps::Listed {
                     self.evaluator.diagnostics.push(Diagnostic::warning(
                         self.source,
                         block.header,
@@ -342,7 +358,7 @@ impl Decoder<'_, '_> {
                          block. Write a \"for\" expression instead.",
                     ));
                 }
-                let Ok(mut node) = self.free_body(&block.body, scope, block.header) else { continue };
+                let Ok(mut node) = self.free_body(&block.body, scope, block.header, maps) else { continue };
                 for label in block.labels.iter().rev() {
                     let inner = Fields::from([(label.name.to_string(), Node::list(vec![node], Some(block.header)))]);
                     node = Node::object(inner, block.header);

@@ -127,10 +127,10 @@ fn lines(text: &str) -> Vec<Line<'_>> {
 
 /// Kind and length of the token at the start of a text.
 fn token(rest: &str, c: char) -> (Kind, usize) {
-    let to_line_end = rest.find('\n').unwrap_or(rest.len());
+    let to_line_end = || rest.find('\n').unwrap_or(rest.len());
     match c {
-        '#' => (Kind::Comment, to_line_end),
-        '/' if rest.starts_with("//") => (Kind::Comment, to_line_end),
+        '#' => (Kind::Comment, to_line_end()),
+        '/' if rest.starts_with("//") => (Kind::Comment, to_line_end()),
         '/' if rest.starts_with("/*") => (Kind::Literal, rest.find("*/").map_or(rest.len(), |at| at + 2)),
         '"' => (Kind::Literal, string_len(rest)),
         '<' if rest.starts_with("<<") => (Kind::Literal, heredoc_len(rest)),

@@ -130,6 +130,37 @@ pub fn parse(name: &str, text: &str, inputs: &Inputs, host: &dyn Host) -> Result
     finish(evaluator.diagnostics, job, settings, source)
 }
 
+/// A file of any content: volume, quota and policy files.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// Arguments as they are; blocks as lists of objects by type, with an object around them for each label.
+    pub value: serde_json::Value,
+    /// Where each part was written, by its JSON pointer.
+    pub spans: BTreeMap<String, Span>,
+    /// The text the spans point into.
+    pub source: Arc<Source>,
+}
+
+/// Reads a file of which nothing is expected. Names are texts (`${x}`), as there are no variables.
+pub fn document(name: &str, text: &str, options: hcl::Options, host: &dyn Host) -> Result<Document, Diagnostics> {
+    let source = Source::new(name, text);
+    let file = hcl::parse(&source, options)?;
+    let mut evaluator = Evaluator::new(host);
+    let mut decoder = Decoder { source: &source, evaluator: &mut evaluator, settings: Vec::new(), path: Vec::new() };
+    let whole = Span::new(0, text.len());
+    let node = decoder.free_body(&file.body, &Scope::default(), whole, decode::Maps::Plain);
+    let mut diagnostics = evaluator.diagnostics;
+    diagnostics.sort();
+    match node {
+        Ok(node) if !diagnostics.has_errors() => {
+            let mut spans = BTreeMap::new();
+            let value = node.finish(&mut String::new(), &mut spans);
+            Ok(Document { value, spans, source })
+        }
+        _ => Err(diagnostics),
+    }
+}
+
 fn duplicate_job(evaluator: &mut Evaluator<'_>, source: &Arc<Source>, first: Span, second: Span) {
     let (from, to) = (source.position(first.start), source.position(first.end));
     let detail = format!(

@@ -9,7 +9,7 @@ use num_bigint::BigUint;
 /// Bits of precision of a number written in a file.
 pub const LITERAL_PRECISION: u32 = 512;
 /// Largest binary exponent either way; beyond it a literal is refused and a result becomes infinite or zero.
-pub const MAX_EXPONENT: i64 = 16_384;
+pub const MAX_EXPONENT: i64 = 4_096;
 /// Longest text of one number, in bytes.
 pub const MAX_NUMBER_LEN: usize = 4_096;
 
@@ -340,6 +340,14 @@ impl Number {
             }
         };
         if sa < 0 { magnitude.reverse() } else { magnitude }
+    }
+
+    /// How much work its digits are, against one for a small number.
+    pub fn weight(&self) -> usize {
+        match &self.repr {
+            Repr::Finite { exponent, .. } => 1 + usize::try_from(exponent.unsigned_abs() / 128).unwrap_or(usize::MAX),
+            Repr::Infinite => 1,
+        }
     }
 
     /// The integer without its sign, if the number is one.

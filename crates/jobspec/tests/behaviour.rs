@@ -168,6 +168,18 @@ fn nomad_10511_negative_cores_reach_validation_with_their_place() {
 }
 
 #[test]
+fn files_of_any_content_can_be_read() {
+    let text = "id = \"v\"\nn = 2\nm = { a = 1 }\ncapability {\n  mode = \"x\"\n}\nrule \"ns\" \"*\" {\n  p = [true, null]\n}\n";
+    let document = herdsman_jobspec::document("v.hcl", text, Default::default(), &NoHost).expect("a document");
+    assert_eq!(
+        document.value,
+        json!({"id": "v", "n": 2, "m": {"a": 1}, "capability": [{"mode": "x"}], "rule": [{"ns": [{"*": [{"p": [true, null]}]}]}]})
+    );
+    assert_eq!(document.spans.get("/capability/0/mode").map(|s| document.source.position(s.start).line), Some(5));
+    assert!(herdsman_jobspec::document("v.hcl", "a = upper([])\n", Default::default(), &NoHost).is_err());
+}
+
+#[test]
 fn old_configuration_files_can_be_read() {
     use herdsman_jobspec::hcl::{BodyKind, Options, parse_native};
     let source = herdsman_jobspec::Source::new(

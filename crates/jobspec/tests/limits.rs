@@ -255,3 +255,34 @@ proptest! {
         survives(&text.into_iter().collect::<String>());
     }
 }
+
+#[test]
+fn repetition_costs_no_more_than_it_is_long() {
+    // Each of these would take minutes if something were looked up by walking all that came before.
+    let many: String = (0..60_000).map(|i| format!("    a{i} = 1\n")).collect();
+    let text = format!("job \"x\" {{\n  meta {{\n{many}  }}\n}}\n");
+    assert_eq!(read(&text).expect("many names").job["Meta"].as_object().map(serde_json::Map::len), Some(60_000));
+    let many: String = (0..60_000).map(|i| format!("\"a{i}\":1,")).collect();
+    let text = format!("{{\"job\":{{\"x\":{{\"meta\":{{{many}\"z\":1}}}}}}}}");
+    assert_eq!(read(&text).expect("many names").job["Meta"].as_object().map(serde_json::Map::len), Some(60_001));
+    let line = format!("a = [{}1]\n", "1, ".repeat(150_000));
+    assert!(herdsman_jobspec::format("x.hcl", &line).is_ok());
+    let secrets: String = (0..4_000).map(|i| format!("secret \"s{i}\" {{}}\n")).collect();
+    let tasks: String = (0..4_000).map(|i| format!("task \"t{i}\" {{}}\n")).collect();
+    refused(&format!("job \"x\" {{\n{secrets}{tasks}}}\n"), "Too much to evaluate");
+    let groups = "dynamic \"group\" {\nfor_each = range(1000)\nlabels = [group.key]\ncontent {\ndynamic \"task\" {\nfor_each = \
+                  range(1000)\nlabels = [task.key]\ncontent {}\n}\n}\n}\n";
+    refused(&format!("job \"x\" {{\n{groups}}}\n"), "Too much to evaluate");
+    let big = "locals {\n  b = [for i in range(1000) : [for j in range(200) : j]]\n}\n";
+    for work in [
+        "[for i in range(1000) : [for j in range(1000) : local.b == local.b]]".to_owned(),
+        "[for i in range(1000) : [for j in range(1000) : true ? local.b : []]]".to_owned(),
+        format!("concat({})", "local.b, ".repeat(50_000)),
+        "[for i in range(1000) : [for j in range(900) : \"${1e-1200}\"]]".to_owned(),
+        "[for i in range(1000) : yamldecode(join(\"\", [for j in range(1000) : \"- - - - - - - - - \"]))]".to_owned(),
+    ] {
+        assert!(read(&format!("{big}locals {{\n  x = {work}\n}}\njob \"x\" {{}}\n")).is_err(), "{work:.60}");
+    }
+    let deep = format!("locals {{\n  x = yamldecode(\"{}\")\n}}\njob \"x\" {{}}\n", "- ".repeat(400_000));
+    refused(&deep, "Error in function call");
+}

@@ -136,7 +136,7 @@ impl Evaluator<'_> {
                 SUMMARY,
                 "The expression result is null. Cannot include a null value in a string template.",
             ),
-            value => match convert::to_string(&value) {
+            value => match self.charged(at, expr.span, &value).map(|()| convert::to_string(&value))? {
                 Ok(text) => {
                     out.push_str(&text);
                     Ok(())
@@ -147,6 +147,12 @@ impl Evaluator<'_> {
                 }
             },
         }
+    }
+
+    /// Counts the work of looking at all of a value.
+    fn charged(&mut self, at: &Place<'_>, span: Span, value: &Value) -> Result<(), Failed> {
+        let weight = super::weigh(value).unwrap_or(super::MAX_VALUE_WEIGHT);
+        self.charge(at.source, span, weight / 8)
     }
 
     fn for_part(
@@ -209,6 +215,8 @@ impl Evaluator<'_> {
             (Err(_), Err(_)) => return Err(Failed),
         };
         let value = if chosen { &then_value } else { &otherwise_value };
+        self.charged(at, then.span, &then_value)?;
+        self.charged(at, otherwise.span, &otherwise_value)?;
         if then_value.is_null() || otherwise_value.is_null() {
             return Ok(value.clone());
         }
@@ -383,6 +391,7 @@ impl Evaluator<'_> {
         let a = self.eval(at, left);
         let b = self.eval(at, right);
         let (a, b) = (a?, b?);
+        self.charged(at, span, &a)?;
         match operator {
             Binary::Eq => return Ok(Value::Bool(a.equals(&b))),
             Binary::Ne => return Ok(Value::Bool(!a.equals(&b))),

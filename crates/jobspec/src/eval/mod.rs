@@ -201,6 +201,7 @@ pub(crate) fn weigh(value: &Value) -> Option<usize> {
 fn add_weight(value: &Value, weight: &mut usize, depth: usize) -> bool {
     *weight += match value {
         Value::String(text) => 1 + text.len() / 64,
+        Value::Number(number) => number.weight(),
         _ => 1,
     };
     if *weight > MAX_VALUE_WEIGHT || depth > MAX_VALUE_DEPTH {

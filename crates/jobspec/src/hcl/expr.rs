@@ -328,7 +328,7 @@ impl Parser<'_> {
             return self.fail(
                 span,
                 "Invalid number",
-                format!("A number may have at most {MAX_NUMBER_LEN} digits and an exponent of about 4900."),
+                format!("A number may have at most {MAX_NUMBER_LEN} digits and an exponent of about 1200."),
             );
         };
         self.pos += len;

@@ -1,6 +1,7 @@
 //! Bodies of the native syntax: arguments and blocks. Reads characters directly, since strings hold expressions that
 //! hold strings.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::ast::{Attribute, Block, Body, BodyKind, Ident};
@@ -28,6 +29,21 @@ pub(super) struct Parser<'a> {
     pub(super) fixed_span: Option<Span>,
     diagnostics: Diagnostics,
     at_end_failed: bool,
+}
+
+/// The items of a body being read.
+#[derive(Default)]
+struct Items {
+    attributes: Vec<Attribute>,
+    blocks: Vec<Block>,
+    /// Where each argument was set first.
+    first: BTreeMap<Arc<str>, Span>,
+}
+
+impl Items {
+    fn body(self, missing: Span) -> Body {
+        Body { kind: BodyKind::Native { attributes: self.attributes, blocks: self.blocks }, missing }
+    }
 }
 
 impl<'a> Parser<'a> {
@@ -188,11 +204,10 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn file(&mut self) -> Body {
-        let mut attributes = Vec::new();
-        let mut blocks = Vec::new();
+        let mut items = Items::default();
         loop {
             // A stray closing brace is reported as an item and skipped.
-            let _ = self.items(&mut attributes, &mut blocks);
+            let _ = self.items(&mut items);
             match self.peek() {
                 None => break,
                 Some(_) => {
@@ -202,8 +217,7 @@ impl<'a> Parser<'a> {
                 }
             }
         }
-        let missing = Span::new(self.text.len(), self.text.len());
-        Body { kind: BodyKind::Native { attributes, blocks }, missing }
+        items.body(Span::new(self.text.len(), self.text.len()))
     }
 
     fn item_expected<T>(&mut self, span: Span) -> Step<T> {
@@ -218,14 +232,14 @@ impl<'a> Parser<'a> {
     }
 
     /// Items up to a closing brace or the end.
-    fn items(&mut self, attributes: &mut Vec<Attribute>, blocks: &mut Vec<Block>) -> Step<()> {
+    fn items(&mut self, items: &mut Items) -> Step<()> {
         loop {
             self.all_blanks()?;
             match self.peek() {
                 None | Some('}') => return Ok(()),
                 Some(_) => {
                     self.brackets = 0;
-                    if self.item(attributes, blocks).is_err() {
+                    if self.item(items).is_err() {
                         self.recover();
                     }
                 }
@@ -275,7 +289,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn item(&mut self, attributes: &mut Vec<Attribute>, blocks: &mut Vec<Block>) -> Step<()> {
+    fn item(&mut self, items: &mut Items) -> Step<()> {
         let start = self.pos;
         let name = match self.ident() {
             Some(name) => name,
@@ -291,11 +305,11 @@ impl<'a> Parser<'a> {
             Some('=') if self.peek_at(1) != Some('=') => {
                 let attribute = self.attribute(name)?;
                 self.end_of_argument()?;
-                self.keep(attributes, attribute);
+                self.keep(items, attribute);
                 Ok(())
             }
-            Some('{' | '"') => self.block_item(name, blocks),
-            Some(c) if is_ident_start(c) => self.block_item(name, blocks),
+            Some('{' | '"') => self.block_item(name, &mut items.blocks),
+            Some(c) if is_ident_start(c) => self.block_item(name, &mut items.blocks),
             Some('\'') => {
                 let span = self.token_span();
                 self.single_quote(span)
@@ -311,10 +325,10 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn keep(&mut self, attributes: &mut Vec<Attribute>, attribute: Attribute) {
-        if let Some(first) = attributes.iter().find(|a| a.name.name == attribute.name.name) {
-            let at = self.source.position(first.name.span.start);
-            let end = self.source.position(first.name.span.end);
+    fn keep(&mut self, items: &mut Items, attribute: Attribute) {
+        if let Some(first) = items.first.get(&attribute.name.name) {
+            let at = self.source.position(first.start);
+            let end = self.source.position(first.end);
             let detail = format!(
                 "The argument \"{}\" was already set at {}:{},{}-{}. Each argument may be set only once.",
                 attribute.name.name,
@@ -325,7 +339,8 @@ impl<'a> Parser<'a> {
             );
             let _: Step<()> = self.fail(attribute.name.span, "Attribute redefined", detail);
         } else {
-            attributes.push(attribute);
+            items.first.insert(Arc::clone(&attribute.name.name), attribute.name.span);
+            items.attributes.push(attribute);
         }
     }
 
@@ -419,17 +434,16 @@ impl<'a> Parser<'a> {
     fn block_body(&mut self, open: Span) -> Step<Body> {
         self.pos += 1;
         self.blanks()?;
-        let mut attributes = Vec::new();
-        let mut blocks = Vec::new();
+        let mut items = Items::default();
         let mut missing = open;
         if !self.at_line_end() && !self.looking_at("}") {
             missing = Span::new(self.pos, self.pos);
-            attributes.push(self.single_argument()?);
+            items.attributes.push(self.single_argument()?);
         } else {
-            self.items(&mut attributes, &mut blocks)?;
+            self.items(&mut items)?;
         }
         if self.eat("}") {
-            return Ok(Body { kind: BodyKind::Native { attributes, blocks }, missing });
+            return Ok(items.body(missing));
         }
         // A fault inside may have swallowed the closing brace.
         let inside = self.diagnostics.iter().any(|d| d.at.as_ref().is_some_and(|(_, span)| span.start > open.start));

@@ -187,7 +187,10 @@ impl Parser<'_> {
             return self.fail(
                 span,
                 "Extra characters after interpolation expression",
-                format!("Expected a closing brace to end the {what}, but found extra characters."),
+                format!(
+                    "Expected a closing brace to end the {what}, but found extra characters. To write \"{kind}{{\" as \
+                     it stands, double the \"{kind}\": \"{kind}{kind}{{\"."
+                ),
             );
         }
         self.brackets = self.brackets.saturating_sub(1);

@@ -191,10 +191,18 @@ pub(super) fn arity_fault(function: &Function, args: &[Argument], call: &Call) -
 
 /// Steps a call takes beyond one.
 pub(super) fn cost(function: &Function, args: &[Argument]) -> usize {
-    let size: usize = args.iter().map(|a| super::weigh(&a.value).unwrap_or(super::MAX_VALUE_WEIGHT)).sum();
+    let mut size = 0;
+    for argument in args {
+        size += super::weigh(&argument.value).unwrap_or(super::MAX_VALUE_WEIGHT);
+        if size / 8 > super::MAX_STEPS {
+            return super::MAX_STEPS;
+        }
+    }
     let extra = match function.name {
         "bcrypt" => crypto::bcrypt_steps(args),
         "rsadecrypt" => 50_000,
+        "regex_replace" => size * 4,
+        "csvdecode" | "jsondecode" | "yamldecode" | "yamlencode" => size * 2,
         _ => 0,
     };
     size / 8 + extra

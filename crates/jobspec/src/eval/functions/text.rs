@@ -7,7 +7,7 @@ use super::{Answer, Args, check_len, failed};
 use crate::eval::value::{Type, Value};
 
 /// Largest compiled form of a regular expression, in bytes.
-const MAX_REGEX_BYTES: usize = 1 << 20;
+const MAX_REGEX_BYTES: usize = 1 << 18;
 
 pub(super) fn chomp(args: &Args<'_>) -> Answer {
     Ok(Value::string(args.text(0).trim_end_matches(['\r', '\n'])))

@@ -165,11 +165,16 @@ pub(super) fn yamldecode(args: &Args<'_>) -> Answer {
     let text = args.text(0);
     let mut builder = Builder::default();
     let mut parser = Parser::new(text.chars());
-    if let Err(error) = parser.load(&mut builder, true) {
-        return failed(error.info().to_owned());
-    }
-    if let Some(fault) = builder.fault {
-        return failed(fault);
+    // Event by event: the parser's own loop would nest as deeply as the text.
+    loop {
+        match parser.next_token() {
+            Ok((Event::StreamEnd, _)) => break,
+            Ok((event, marker)) => builder.on_event(event, marker),
+            Err(error) => return failed(error.info().to_owned()),
+        }
+        if let Some(fault) = builder.fault {
+            return failed(fault);
+        }
     }
     match builder.root {
         Some(value) if builder.documents > 0 => Ok(value),
