@@ -9,9 +9,9 @@ use crate::nodes::updates::Updates;
 use bytes::Bytes;
 use herdsman_consensus::{Consensus, Leadership};
 use herdsman_state::{Answer, Body, Command, IdSeed, Reply, Snapshot, Store, WatchKey};
-use herdsman_world::World;
+use herdsman_world::{BoxStream, World};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
@@ -33,7 +33,12 @@ pub(crate) struct Inner {
     pub rpc_addr: SocketAddr,
     stop: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
+    /// Takes connections that carry requests of agents without a server.
+    pub forward: OnceLock<ForwardHandler>,
 }
+
+/// Takes a connection that carries requests which another agent passes on.
+pub(crate) type ForwardHandler = Box<dyn Fn(BoxStream) + Send + Sync>;
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -74,6 +79,7 @@ impl Server {
             rpc_addr,
             stop,
             tasks: Mutex::new(JoinSet::new()),
+            forward: OnceLock::new(),
         });
         let server = Server { inner };
         server.spawn(crate::nodes::listen(server.clone(), listener, stopped.clone()));
@@ -87,6 +93,11 @@ impl Server {
         let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
+    }
+
+    /// Says who takes connections that carry requests which agents without a server pass on. The first one said stays.
+    pub fn on_forward(&self, handler: impl Fn(BoxStream) + Send + Sync + 'static) {
+        let _ = self.inner.forward.set(Box::new(handler));
     }
 
     /// The newest published tables.

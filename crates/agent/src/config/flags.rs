@@ -16,8 +16,32 @@ macro_rules! key_flags {
             flag: Flag { name: $name, kind: Kind::$kind, value: $value, help: concat!("Sets ", $path, ".") },
             path: $path,
         }),+];
+
+        /// All flags of the agent.
+        pub const FLAGS: &[Flag] = &[
+            DEV,
+            CONFIG,
+            SERVERS,
+            META,
+            $(Flag { name: $name, kind: Kind::$kind, value: $value, help: concat!("Sets ", $path, ".") }),+
+        ];
     };
 }
+
+/// Flags that set no single key.
+const DEV: Flag = Flag::switch(
+    "dev",
+    "Development mode: server and node in one process on 127.0.0.1, a temporary data directory that is removed at the end, raw_exec on.",
+);
+const CONFIG: Flag = Flag::texts(
+    "config",
+    "<path>",
+    "A configuration file (HCL or JSON), or a folder of them; may be given several times, later ones win.",
+);
+const SERVERS: Flag =
+    Flag::text("servers", "<addresses>", "Servers a node dials, separated by commas. Sets client.servers.");
+const META: Flag =
+    Flag::texts("meta", "<key=value>", "Metadata of the node; may be given several times. Adds to client.meta.");
 
 key_flags! {
     "server" Bool "" => "server.enabled",
@@ -85,26 +109,6 @@ key_flags! {
     "vault-tls-server-name" Text "<name>" => "vault.tls_server_name",
 }
 
-/// Flags that set no single key.
-const OTHER_FLAGS: &[Flag] = &[
-    Flag::switch(
-        "dev",
-        "Development mode: server and node in one process on 127.0.0.1, a temporary data directory that is removed at the end, raw_exec on.",
-    ),
-    Flag::texts(
-        "config",
-        "<path>",
-        "A configuration file (HCL or JSON), or a folder of them; may be given several times, later ones win.",
-    ),
-    Flag::text("servers", "<addresses>", "Servers a node dials, separated by commas. Sets client.servers."),
-    Flag::texts("meta", "<key=value>", "Metadata of the node; may be given several times. Adds to client.meta."),
-];
-
-/// All flags of the agent.
-pub fn flags() -> Vec<Flag> {
-    OTHER_FLAGS.iter().copied().chain(KEY_FLAGS.iter().map(|k| k.flag)).collect()
-}
-
 /// The configuration that the flags of a call set; it is laid over all files.
 ///
 /// # Errors
@@ -159,7 +163,7 @@ mod tests {
             .iter()
             .map(ToString::to_string)
             .collect();
-        let parsed = herdsman_cli::flags::parse(&flags(), &words).unwrap();
+        let parsed = herdsman_cli::flags::parse(FLAGS, &words).unwrap();
         assert_eq!(
             Value::Object(super::tree(&parsed).unwrap()),
             json!({

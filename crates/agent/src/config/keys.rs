@@ -294,7 +294,7 @@ pub const KEYS: &[Key] = &[
     key("telemetry.statsd_address", Text, Warns, "-", "statsd sink"),
     key("telemetry.datadog_address", Text, Warns, "-", "DogStatsD sink"),
     key("telemetry.datadog_tags", List, Warns, "[]", "Global DogStatsD tags"),
-    key("telemetry.prometheus_metrics", Bool, Warns, "false (true dev)", "Enable format=prometheus"),
+    key("telemetry.prometheus_metrics", Bool, Acts, "false (true dev)", "Enable format=prometheus"),
     key("telemetry.disable_hostname", Bool, Warns, "false", "No hostname prefix on gauges"),
     key("telemetry.use_node_name", Bool, Warns, "false", "Use node name as host"),
     key("telemetry.collection_interval", Duration, Warns, "1s", "Collection period"),

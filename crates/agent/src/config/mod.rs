@@ -2,6 +2,7 @@
 
 pub mod files;
 pub mod flags;
+pub mod hcl;
 pub mod keys;
 pub mod settings;
 pub mod tree;

@@ -26,6 +26,8 @@ pub struct Settings {
     pub leave_on_terminate: bool,
     pub server: Option<ServerSettings>,
     pub client: Option<ClientSettings>,
+    /// Metrics may be read in the text form of Prometheus.
+    pub prometheus: bool,
     /// The configuration of drivers by name.
     pub plugins: BTreeMap<String, Value>,
 }
@@ -284,6 +286,7 @@ impl Settings {
             leave_on_terminate: top.flag("leave_on_terminate", false),
             server: server_on.then(|| ServerSettings::read(tree)).transpose()?,
             client: client_on.then(|| ClientSettings::read(tree, dev)).transpose()?,
+            prometheus: Block::of(tree, "telemetry").flag("prometheus_metrics", dev),
             plugins,
         })
     }

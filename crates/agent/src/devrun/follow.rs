@@ -84,7 +84,8 @@ pub async fn follow_log(client: Client, alloc: String, task: String, is_error: b
         let mut rest: Vec<u8> = Vec::new();
         while let Ok(Some(piece)) = stream.next().await {
             rest.extend_from_slice(&piece);
-            while let Some(end) = rest.iter().position(|b| *b == b'\n').or((rest.len() > MAX_LINE).then_some(MAX_LINE)) {
+            while let Some(end) = rest.iter().position(|b| *b == b'\n').or((rest.len() > MAX_LINE).then_some(MAX_LINE))
+            {
                 let line: Vec<u8> = rest.drain(..=end.min(rest.len() - 1)).collect();
                 let text = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_string();
                 if sender.send(Seen::Line { task: task.clone(), is_error, text }).await.is_err() {

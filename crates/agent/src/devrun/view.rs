@@ -84,7 +84,8 @@ impl<'a> View<'a> {
         let entry = known.allocs.entry(id.clone()).or_default();
         let status = alloc["ClientStatus"].as_str().unwrap_or_default();
         entry.replaced = alloc["NextAllocation"].as_str().is_some_and(|n| !n.is_empty());
-        if alloc["DeploymentStatus"]["Healthy"] == true || (status == "running" && alloc["DeploymentStatus"].is_null()) {
+        if alloc["DeploymentStatus"]["Healthy"] == true || (status == "running" && alloc["DeploymentStatus"].is_null())
+        {
             known.ever_healthy = true;
         }
         let mut lines = Vec::new();

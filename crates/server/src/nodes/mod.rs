@@ -186,9 +186,11 @@ async fn welcome(server: Server, mut stream: BoxStream) {
     match Purpose::try_from(purpose) {
         Ok(Purpose::NodeControl) => session::run(server, stream).await,
         Ok(Purpose::NodeBulk) => crate::bulk::accept(&server, stream).await,
-        Ok(Purpose::Consensus | Purpose::Forward) => {
-            tracing::warn!(purpose, "connections for this purpose are taken elsewhere");
-        }
+        Ok(Purpose::Forward) => match server.inner.forward.get() {
+            Some(take) => take(stream),
+            None => tracing::warn!("this server takes no requests that others pass on"),
+        },
+        Ok(Purpose::Consensus) => tracing::warn!(purpose, "connections for this purpose are taken elsewhere"),
         Err(error) => tracing::warn!(%error, "a connection was refused"),
     }
 }

@@ -1,0 +1,143 @@
+//! `agent`: configuration, start, signals, end.
+
+use crate::config::files::{self, Loaded, combine};
+use crate::config::settings::Settings;
+use crate::config::{flags, hcl, tree};
+use crate::log::Log;
+use crate::notify;
+use crate::start::Agent;
+use herdsman_cli::{Call, Failure};
+use std::path::{Path, PathBuf};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How the configuration was given, so that it can be read again.
+#[derive(Clone)]
+struct Given {
+    paths: Vec<PathBuf>,
+    flags: serde_json::Map<String, serde_json::Value>,
+    dev: bool,
+}
+
+/// A configuration that an agent may start with.
+struct Ready {
+    settings: Settings,
+    warnings: Vec<String>,
+}
+
+impl Given {
+    fn read(&self) -> Result<Ready, String> {
+        let mut all: Vec<Loaded> = Vec::new();
+        for path in &self.paths {
+            all.extend(files::load(path, hcl::read).map_err(|e| e.to_string())?);
+        }
+        let findings = tree::check(&self.flags);
+        all.push(Loaded { path: PathBuf::from("command line"), tree: self.flags.clone(), findings });
+        let errors: Vec<String> = all.iter().flat_map(files::errors).collect();
+        if !errors.is_empty() {
+            return Err(errors.join("\n"));
+        }
+        let warnings = all.iter().flat_map(files::warnings).collect();
+        let settings = Settings::read(&combine(&all), self.dev).map_err(|e| e.to_string())?;
+        if settings.server.is_none() && settings.client.is_none() {
+            return Err("Must specify either server, client or dev mode for the agent.".to_string());
+        }
+        Ok(Ready { settings, warnings })
+    }
+}
+
+/// Why the agent ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Interrupt,
+    Terminate,
+}
+
+/// Runs the command.
+pub async fn run(call: &mut Call<'_>) -> Result<u8, Failure> {
+    if let Some(word) = call.flags.words.first() {
+        return Err(Failure::new(format!("agent takes no arguments, found {word:?}; files are given with -config")));
+    }
+    let given = Given {
+        paths: call.flags.texts("config").iter().map(PathBuf::from).collect(),
+        flags: flags::tree(&call.flags).map_err(Failure::new)?,
+        dev: call.flags.on("dev"),
+    };
+    let Ready { settings, warnings } = given.read().map_err(Failure::new)?;
+    let log = Log::open(&settings.log).map_err(|e| Failure::new(format!("the log cannot be opened: {e}")))?;
+    log.install().map_err(Failure::new)?;
+    for path in &given.paths {
+        tracing::info!(target: "agent", path = %path.display(), "configuration read");
+    }
+    for warning in warnings {
+        tracing::warn!(target: "agent", "{warning}");
+    }
+    let reload = reloader(given, log.clone());
+    let leave = (settings.leave_on_interrupt, settings.leave_on_terminate);
+    let mut signals = Signals::listen().map_err(|e| Failure::new(format!("signals cannot be waited for: {e}")))?;
+    let agent =
+        Agent::start(settings, log, reload).await.map_err(|e| Failure::new(format!("Error starting agent: {e}")))?;
+    for line in agent.banner() {
+        call.terminal.line(line);
+    }
+    notify::notify(notify::READY);
+    let end = signals.wait(&agent).await;
+    notify::notify(notify::STOPPING);
+    let graceful = match end {
+        End::Interrupt => leave.0,
+        End::Terminate => leave.1,
+    };
+    agent.shutdown(graceful).await;
+    Ok(u8::from(!graceful))
+}
+
+fn reloader(given: Given, log: Log) -> crate::facts::Reload {
+    Box::new(move || {
+        let ready = given.read()?;
+        log.set_level(&ready.settings.log.level);
+        tracing::info!(target: "agent", "configuration read again: the log level is in force, other keys need a restart");
+        Ok(())
+    })
+}
+
+/// Signals that mean something to the agent.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    pipe: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            pipe: signal(SignalKind::pipe())?,
+        })
+    }
+
+    async fn wait(&mut self, agent: &Agent) -> End {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return End::Interrupt,
+                _ = self.terminate.recv() => return End::Terminate,
+                _ = self.hangup.recv() => {
+                    notify::notify(notify::RELOADING);
+                    if let Err(error) = agent.reload() {
+                        tracing::error!(target: "agent", "the configuration was not read again, the old one stays: {error}");
+                    }
+                    notify::notify(notify::READY);
+                }
+                _ = self.pipe.recv() => {}
+            }
+        }
+    }
+}
+
+/// Reads configurations as an agent would, together; for `config validate` and `check`.
+pub fn try_paths(paths: &[&Path]) -> Result<Vec<String>, String> {
+    let given =
+        Given { paths: paths.iter().map(|p| p.to_path_buf()).collect(), flags: serde_json::Map::new(), dev: false };
+    given.read().map(|ready| ready.warnings)
+}

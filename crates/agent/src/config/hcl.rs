@@ -1,0 +1,153 @@
+//! HCL configuration text to a tree of values. Strings are literal; blocks nest by their labels; a block given twice is
+//! laid over itself.
+
+use crate::config::tree::merge;
+use herdsman_jobspec::diag::{Diagnostic, Diagnostics, Source, Span};
+use herdsman_jobspec::hcl::{self, Block, Body, BodyKind, Expr, ExprKind, File, ObjectKey, Options, Unary};
+use serde_json::{Map, Number, Value};
+use std::sync::Arc;
+
+/// Reads configuration text in HCL.
+///
+/// # Errors
+/// The text is no HCL, or asks for something configuration does not have; the explanation shows the place.
+pub fn read(name: &str, text: &str) -> Result<Value, String> {
+    let source = Source::new(name, text);
+    let file: File = hcl::parse_native(&source, Options { lenient: true }).map_err(|d| d.render())?;
+    let mut reader = Reader { source: &source, diagnostics: Diagnostics::default() };
+    let tree = reader.body(&file.body);
+    if reader.diagnostics.has_errors() {
+        return Err(reader.diagnostics.render());
+    }
+    Ok(Value::Object(tree))
+}
+
+struct Reader<'a> {
+    source: &'a Arc<Source>,
+    diagnostics: Diagnostics,
+}
+
+impl Reader<'_> {
+    fn body(&mut self, body: &Body) -> Map<String, Value> {
+        let mut tree = Map::new();
+        // Configuration text is native; a JSON file is read as JSON before it gets here.
+        let BodyKind::Native { attributes, blocks } = &body.kind else { return tree };
+        for attribute in attributes {
+            let value = self.value(&attribute.expr);
+            merge(&mut tree, Map::from_iter([(attribute.name.name.to_string(), value)]));
+        }
+        for block in blocks {
+            let nested = self.block(block);
+            merge(&mut tree, nested);
+        }
+        tree
+    }
+
+    fn block(&mut self, block: &Block) -> Map<String, Value> {
+        let inner = Value::Object(self.body(&block.body));
+        let labelled = block
+            .labels
+            .iter()
+            .rev()
+            .fold(inner, |inner, label| Value::Object(Map::from_iter([(label.name.to_string(), inner)])));
+        Map::from_iter([(block.kind.name.to_string(), labelled)])
+    }
+
+    fn value(&mut self, expr: &Expr) -> Value {
+        match &*expr.kind {
+            ExprKind::Null => Value::Null,
+            ExprKind::Bool(b) => Value::Bool(*b),
+            ExprKind::Number(n) => self.number(n.to_i64(), n.to_f64(), expr.span),
+            ExprKind::String(text) => Value::String(text.to_string()),
+            ExprKind::Paren(inner) | ExprKind::Wrapped(inner) => self.value(inner),
+            ExprKind::Tuple(items) => Value::Array(items.iter().map(|i| self.value(i)).collect()),
+            ExprKind::Object(members) => {
+                let mut fields = Map::new();
+                for (key, value) in members {
+                    let name = match key {
+                        ObjectKey::Name(name) => name.name.to_string(),
+                        ObjectKey::Expr(expr) => match self.value(expr) {
+                            Value::String(text) => text,
+                            other => other.to_string(),
+                        },
+                    };
+                    let value = self.value(value);
+                    fields.insert(name, value);
+                }
+                Value::Object(fields)
+            }
+            ExprKind::Unary(Unary::Minus, inner) => match self.value(inner) {
+                Value::Number(n) => {
+                    self.number(n.as_i64().and_then(i64::checked_neg), -n.as_f64().unwrap_or(0.0), expr.span)
+                }
+                _ => self.refuse(expr.span),
+            },
+            _ => self.refuse(expr.span),
+        }
+    }
+
+    fn number(&mut self, whole: Option<i64>, float: f64, span: Span) -> Value {
+        match whole.map(Number::from).or_else(|| Number::from_f64(float)) {
+            Some(number) => Value::Number(number),
+            None => self.refuse(span),
+        }
+    }
+
+    fn refuse(&mut self, span: Span) -> Value {
+        self.diagnostics.push(Diagnostic::error(
+            self.source,
+            span,
+            "Only plain values",
+            "Configuration takes text, numbers, true, false, lists and maps; expressions and names belong into job files.",
+        ));
+        Value::Null
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn blocks_labels_and_quoted_values() {
+        let text = r#"
+            region = "eu"
+            ports { http = "9876" }
+            client {
+              enabled = true
+              servers = ["127.0.0.1"]
+              host_volume "data" { path = "/srv" }
+              meta { "a.b" = "${x}" }
+              options = { "driver.raw_exec.enable" = "1" }
+            }
+            plugin "raw_exec" { config { enabled = true } }
+            client { node_class = "x" }
+        "#;
+        assert_eq!(
+            read("a.hcl", text).unwrap(),
+            json!({
+                "region": "eu",
+                "ports": {"http": "9876"},
+                "client": {
+                    "enabled": true, "servers": ["127.0.0.1"], "host_volume": {"data": {"path": "/srv"}},
+                    "meta": {"a.b": "${x}"}, "options": {"driver.raw_exec.enable": "1"}, "node_class": "x",
+                },
+                "plugin": {"raw_exec": {"config": {"enabled": true}}},
+            })
+        );
+    }
+
+    #[test]
+    fn faults_show_their_place() {
+        assert!(read("a.hcl", "region = foo()").unwrap_err().contains("a.hcl"));
+        assert!(read("a.hcl", "client {").unwrap_err().contains("a.hcl"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "\\PC{0,80}") {
+            let _ = read("x", &text);
+        }
+    }
+}
