@@ -234,6 +234,14 @@ pub(crate) fn preempt(plan: &mut Plan, choice: &Choice, id: AllocId) {
     }
 }
 
+/// An allocation that is stopped needs no mark.
+fn drop_marks(plan: &mut Plan) {
+    for stops in plan.stops.values_mut() {
+        let ended: BTreeSet<AllocId> = stops.iter().filter(|s| s.desired_status.is_terminal()).map(|s| s.id).collect();
+        stops.retain(|s| s.desired_status.is_terminal() || !ended.contains(&s.id));
+    }
+}
+
 struct Planner<'p> {
     view: &'p dyn View,
     eval: &'p Evaluation,
@@ -403,6 +411,7 @@ impl Planner<'_> {
     fn decide(mut self, results: Results) -> Decision {
         let failed: BTreeMap<String, Arc<AllocMetric>> =
             std::mem::take(&mut self.failed).into_iter().map(|(k, m)| (k, Arc::new(*m))).collect();
+        drop_marks(&mut self.plan);
         self.plan.deployment = results.deployment;
         self.plan.deployment_updates = results.deployment_updates;
         let annotations =

@@ -232,7 +232,7 @@ impl Linter<'_> {
             self.find(Rule::NodeNotReady, format!("node {id} takes no allocations"));
         }
         let after = self.after(id, placements);
-        self.fits(&node, &after);
+        self.fits(&node, &after, &new);
         for alloc in new {
             self.placement(&node, alloc);
         }
@@ -241,9 +241,11 @@ impl Linter<'_> {
         }
     }
 
-    fn fits(&mut self, node: &Node, after: &[Arc<Allocation>]) {
+    fn fits(&mut self, node: &Node, after: &[Arc<Allocation>], new: &[&Arc<Allocation>]) {
         let mut sum = Sum::default();
         after.iter().for_each(|a| sum.add(&a.resources));
+        let mut fresh = Sum::default();
+        new.iter().for_each(|a| fresh.add(&a.resources));
         let (has, keeps) = (&node.resources, &node.reserved);
         let dimensions = [
             ("cpu", sum.cpu, has.cpu_shares - keeps.cpu_shares),
@@ -270,7 +272,8 @@ impl Linter<'_> {
             .collect();
         let reserved: BTreeSet<&str> = keeps.ports.split(',').map(str::trim).collect();
         for (what, count) in &sum.held {
-            if *count > 1 {
+            // What stops hands on what it holds to the one that takes its place; those two may hold it for a while.
+            if *count > 1 && fresh.held.contains_key(what) {
                 self.find(Rule::HeldTwice, format!("{what} of node {} is held {count} times", node.id));
             }
             let port = what.strip_prefix("port ").and_then(|p| p.rsplit_once(':')).map(|(_, p)| p);

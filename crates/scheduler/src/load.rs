@@ -383,6 +383,28 @@ impl Load {
         self.devices.get(&key).is_some_and(|held| held.contains_key(id))
     }
 
+    /// What the load holds of that which only one can hold and `other` holds too.
+    fn clash(&self, other: &AllocatedResources) -> Option<Dimension> {
+        let mut found = None;
+        for_each_port(other, &mut |address, port, label, ignore| {
+            if !ignore && self.port_used(address, port) {
+                found = Some(Dimension::port_collision(label, port));
+            }
+        });
+        for task in other.tasks.values() {
+            if task.cpu.reserved_cores.iter().any(|c| self.core_used(*c)) {
+                found = Some(Dimension::CORES);
+            }
+            let held = |d: &herdsman_model::AllocatedDevice| {
+                d.device_ids.iter().any(|id| self.device_used(&d.vendor, &d.kind, &d.name, id))
+            };
+            if task.devices.iter().any(held) {
+                found = Some(Dimension::DEVICES);
+            }
+        }
+        found
+    }
+
     /// Whether `more` fits beside the load, in what can be added up.
     ///
     /// # Errors
@@ -432,10 +454,41 @@ impl Load {
 
 /// Whether a node can carry all of `allocs` at once. Client-terminal ones use nothing.
 ///
+/// An allocation that the servers have stopped still uses its share, but what it alone can hold (ports, cores, devices) may
+/// have been handed on: one that is committed already (its create index is set) took it rightly, and one that is not may
+/// take it only as its successor or as the one it made room for, because those wait for its end.
+///
 /// # Errors
 /// The dimension that the node has too little of.
 pub fn allocs_fit<'a>(node: &Node, allocs: impl IntoIterator<Item = &'a Arc<Allocation>>) -> Result<Usage, Dimension> {
-    let load = Load::of(allocs);
-    load.check(&Capacity::of(node))?;
-    Ok(load.usage)
+    let capacity = Capacity::of(node);
+    let (mut live, mut stopping) = (Vec::new(), Vec::new());
+    for alloc in allocs.into_iter().filter(|a| !a.client_terminal()) {
+        if alloc.server_terminal() { stopping.push(alloc) } else { live.push(alloc) }
+    }
+    let load = Load::of(live.iter().copied());
+    load.check(&capacity)?;
+    let mut total = load.clone();
+    for alloc in &stopping {
+        total.add(&alloc.resources);
+    }
+    total.fits(&capacity, Usage::default(), 0)?;
+    for alloc in stopping {
+        if load.clash(&alloc.resources).is_none() {
+            continue;
+        }
+        let takes_over = |new: &Allocation| {
+            new.create_index > 0
+                || new.previous_allocation == Some(alloc.id)
+                || new.preempted_allocations.contains(&alloc.id)
+        };
+        for new in live.iter().filter(|a| !takes_over(a)) {
+            let mut one = Load::default();
+            one.add(&new.resources);
+            if let Some(dimension) = one.clash(&alloc.resources) {
+                return Err(dimension);
+            }
+        }
+    }
+    Ok(total.usage)
 }

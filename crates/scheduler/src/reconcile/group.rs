@@ -36,6 +36,8 @@ pub(crate) struct Sets {
     pub(crate) reschedule_now: Allocs,
     /// Out of sight and to be replaced now; they count as present too.
     pub(crate) replace_now: Allocs,
+    /// Out of sight, since now or before.
+    pub(crate) unknown: BTreeSet<AllocId>,
 }
 
 /// Whether and when an allocation is placed anew.
@@ -43,6 +45,17 @@ enum When {
     Never,
     Now,
     At(Nanos),
+}
+
+/// How far an allocation is in service: 0 not at all, 4 proven.
+fn service_rank(alloc: &Allocation) -> u8 {
+    match (alloc.work_over(), alloc.healthy(), alloc.client_status) {
+        (true, ..) => 0,
+        (false, Some(false), _) => 1,
+        (false, Some(true), _) => 4,
+        (false, None, ClientStatus::Running) => 3,
+        (false, None, _) => 2,
+    }
 }
 
 pub(crate) fn count(n: usize) -> u64 {
@@ -81,28 +94,30 @@ impl Reconciler<'_> {
         self.reconnect(job, group, &mut sets, &mut counts);
         self.reschedules(group, &mut sets, &mut counts);
         self.disconnects(group, &mut sets, &mut counts);
-        let delayed_lost = self.lost_later(group, &sets);
+        // While a lost allocation may still be stopping, nothing new begins.
+        let holding = self.lost_later(group, &sets) || holding;
+        if holding {
+            sets.untainted.append(&mut sets.reschedule_now);
+        }
         let mut names = Names::of(&job.id, &group.name, wanted_count, sets.present());
         let surplus = self.surplus(group, &part, &canaries, &mut sets, &mut names);
         counts.stop = counts.stop.saturating_add(count(surplus));
         let (mut destructive, in_place) = self.updates(group, &part, &canaries, &sets, &mut counts);
         let in_place_count = in_place.len();
+        // Not proven yet by the deployment before, they are out of service for this one too.
+        let unproven = in_place.iter().filter(|a| a.deployment_id.is_some() && a.healthy() != Some(true)).count();
         self.results.in_place.extend(in_place);
         let wants_canaries = self.wants_canaries(group, &part, &canaries, &destructive);
         if wants_canaries {
-            self.place_canaries(
-                group,
-                &mut part,
-                &canaries,
-                &destructive,
-                &mut names,
-                &mut counts,
-                delayed_lost || holding,
-            );
+            self.place_canaries(group, &mut part, &canaries, &destructive, &mut names, &mut counts, holding);
         }
         let was_canarying = part.canarying() || wants_canaries;
         let mut limit = self.limit(group, &sets, destructive.len(), was_canarying);
-        let placed = if delayed_lost || holding {
+        if self.deployment.current.is_none() && deploys(group) && !self.input.batch && !destructive.is_empty() {
+            limit = limit.saturating_sub(unproven);
+        }
+        let placed = if holding {
+            limit = 0;
             self.lost_without_place(&sets);
             0
         } else {
@@ -110,7 +125,7 @@ impl Reconciler<'_> {
         };
         let pending = placed + destructive.len() + sets.migrate.len() + sets.lost.len() + in_place_count;
         self.destructive(group, &mut destructive, limit, &mut counts);
-        self.migrations(group, &sets, was_canarying, &mut counts);
+        self.migrations(group, &sets, was_canarying, holding, &mut counts);
         let updating = !destructive.is_empty() || in_place_count > 0;
         self.deploy_group(job, group, &part, had_version, updating);
         self.results.desired.insert(group.name.clone(), counts);
@@ -294,6 +309,8 @@ impl Reconciler<'_> {
             self.results.stops.push((Arc::clone(alloc), stop));
         }
         sets.untainted.extend(gone);
+        let unknown = sets.untainted.iter().filter(|a| new.contains(&a.id) || a.client_status == ClientStatus::Unknown);
+        sets.unknown = unknown.map(|a| a.id).collect();
         if !replaces(group) {
             return;
         }
@@ -326,21 +343,30 @@ impl Reconciler<'_> {
     }
 
     /// How long after its loss an allocation is sure to have stopped, by the group's own wish.
-    fn stop_delay(group: &TaskGroup) -> Option<Nanos> {
+    pub(super) fn stop_delay(group: &TaskGroup) -> Option<Nanos> {
         let asked =
             group.disconnect.as_ref().and_then(|d| d.stop_on_client_after).or(group.stop_after_client_disconnect)?;
         let kill = group.tasks.iter().map(|t| t.kill_timeout).max().unwrap_or(0).max(MIN_KILL_TIMEOUT);
         Some(asked.saturating_add(kill))
     }
 
-    /// Some lost allocation may still be stopping on its node.
-    fn holds(&self, group: &TaskGroup, allocs: &[Arc<Allocation>]) -> bool {
+    /// Some allocation lost before may still be stopping on its node. Another look is asked for unless one is to come.
+    fn holds(&mut self, group: &TaskGroup, allocs: &[Arc<Allocation>]) -> bool {
         let Some(delay) = Self::stop_delay(group) else { return false };
-        allocs.iter().filter(|a| a.client_status == ClientStatus::Lost).any(|alloc| {
+        let until = |alloc: &Allocation| {
             let lost = alloc.state_changes.iter().rev().find(|c| c.value == ClientStatus::Lost);
-            let since = lost.map_or(alloc.modify_time, |c| c.time);
-            since.saturating_add(delay) > self.input.now
-        })
+            lost.map_or(alloc.modify_time, |c| c.time).saturating_add(delay)
+        };
+        let now = self.input.now;
+        let stopping = allocs.iter().filter(|a| a.client_status == ClientStatus::Lost && until(a) > now);
+        let stopping: Allocs = stopping.cloned().collect();
+        let Some(last) = stopping.iter().max_by_key(|a| until(a)) else { return false };
+        if stopping.iter().all(|a| a.follow_up_eval.is_none()) {
+            let id = self.follow_up(Trigger::AllocReschedule, until(last), texts::DELAYED_RESCHEDULE);
+            let stop = AllocStop { follow_up_eval: Some(id), ..mark(last) };
+            self.results.stops.push((Arc::clone(last), stop));
+        }
+        true
     }
 
     /// Lost allocations that may still be stopping: asks for another look when they are sure to have stopped.
@@ -379,9 +405,8 @@ impl Reconciler<'_> {
         let canary_ids: BTreeSet<AllocId> = canaries.iter().map(|a| a.id).collect();
         let canarying = part.canarying();
         // While they are tried, canaries come on top of what is wanted.
-        let counts = |a: &Arc<Allocation>| {
-            a.client_status != ClientStatus::Unknown && !(canarying && canary_ids.contains(&a.id))
-        };
+        let unknown = sets.unknown.clone();
+        let counts = |a: &Arc<Allocation>| !unknown.contains(&a.id) && !(canarying && canary_ids.contains(&a.id));
         let present = sets.untainted.iter().filter(|a| counts(a)).count() + sets.migrate.len();
         let wanted = usize::try_from(group.count).unwrap_or(0);
         let mut surplus = present.saturating_sub(wanted);
@@ -440,7 +465,7 @@ impl Reconciler<'_> {
                 continue;
             }
             // Nothing can be asked of what is out of sight or already stopped.
-            if alloc.client_status == ClientStatus::Unknown || alloc.server_terminal() {
+            if sets.unknown.contains(&alloc.id) || alloc.server_terminal() {
                 counts.ignore = counts.ignore.saturating_add(1);
                 continue;
             }
@@ -451,8 +476,8 @@ impl Reconciler<'_> {
             }
         }
         counts.in_place_update = count(in_place.len());
-        // What no longer works is replaced first, so that what works stays the longest.
-        destructive.sort_by_key(|a| (!a.work_over(), a.index(), a.id));
+        // What does not work, or not yet, is replaced first, so that what works stays the longest.
+        destructive.sort_by_key(|a| (service_rank(a), a.index(), a.id));
         (destructive, in_place)
     }
 
@@ -467,7 +492,7 @@ impl Reconciler<'_> {
         !self.input.batch
             && deploys(group)
             && wanted > 0
-            && !destructive.is_empty()
+            && (!destructive.is_empty() || part.canarying())
             && canaries.len() < usize::try_from(wanted).unwrap_or(usize::MAX)
             && !part.state.promoted
     }
@@ -585,6 +610,10 @@ impl Reconciler<'_> {
                 });
             }
             *limit = limit.saturating_sub(asked.len());
+        } else {
+            for hole in self.holes(group).into_iter().filter(|a| names.take(a)).take(wanted.saturating_sub(present)) {
+                asked.push(self.replacement(group, &hole, Cause::Lost, None, false));
+            }
         }
         for one in &mut asked {
             one.downgrade = canarying && !one.canary;
@@ -593,6 +622,23 @@ impl Reconciler<'_> {
         counts.place = counts.place.saturating_add(count(placed));
         self.results.wanted.extend(asked);
         placed
+    }
+
+    /// Allocations that had to go when there was no room for another: their places are filled even while the deployment
+    /// lets nothing new begin.
+    fn holes(&self, group: &TaskGroup) -> Allocs {
+        let is_hole = |a: &&Arc<Allocation>| {
+            let driven_out = a.client_status == ClientStatus::Lost || a.desired_transition.should_migrate();
+            *a.task_group == *group.name
+                && a.server_terminal()
+                && driven_out
+                && a.next_allocation.is_none()
+                && !a.is_canary()
+                && !self.is_replaced(a)
+        };
+        let mut holes: Allocs = self.input.allocs.iter().filter(is_hole).cloned().collect();
+        holes.sort_by_key(|a| (std::cmp::Reverse(a.modify_index), a.id));
+        holes
     }
 
     fn replacement(
@@ -632,13 +678,20 @@ impl Reconciler<'_> {
     }
 
     /// Moves what must leave its node.
-    fn migrations(&mut self, group: &Arc<TaskGroup>, sets: &Sets, canarying: bool, counts: &mut DesiredUpdates) {
+    fn migrations(
+        &mut self,
+        group: &Arc<TaskGroup>,
+        sets: &Sets,
+        canarying: bool,
+        holding: bool,
+        counts: &mut DesiredUpdates,
+    ) {
         counts.migrate = count(sets.migrate.len());
         for alloc in &sets.migrate {
             self.results.stops.push((Arc::clone(alloc), stop(alloc.id, texts::MIGRATING)));
             let stays_away = alloc.desired_transition.migrate_disable_placement == Some(true)
                 || alloc.desired_transition.should_reschedule();
-            if self.input.batch && stays_away {
+            if holding || self.input.batch && stays_away {
                 continue;
             }
             let mut wanted = self.replacement(group, alloc, Cause::Migrate, None, alloc.is_canary() && canarying);

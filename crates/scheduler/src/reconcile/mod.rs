@@ -136,10 +136,21 @@ impl<'i> Reconciler<'i> {
 
     /// Stopped allocations that a node can no longer end, because it is down or gone, are lost.
     fn stranded(&mut self) {
+        let job = self.input.job.clone();
+        let mut looks: BTreeMap<String, EvalId> = BTreeMap::new();
         for alloc in self.input.allocs {
-            if let Some(stop) = stranded(alloc, self.input.nodes) {
-                self.results.stops.push((Arc::clone(alloc), stop));
+            let Some(mut stop) = stranded(alloc, self.input.nodes) else { continue };
+            let group = job.as_ref().and_then(|j| j.group(&alloc.task_group));
+            if let (Some(group), Some(delay)) = (group, group.and_then(|g| Self::stop_delay(g))) {
+                // Its tasks may go on for a while: the group is looked at again when they are sure to have stopped.
+                let at = self.input.now.saturating_add(delay);
+                let known = looks.get(&group.name).copied();
+                let id =
+                    known.unwrap_or_else(|| self.follow_up(Trigger::AllocReschedule, at, texts::DELAYED_RESCHEDULE));
+                looks.insert(group.name.clone(), id);
+                stop.follow_up_eval = Some(id);
             }
+            self.results.stops.push((Arc::clone(alloc), stop));
         }
     }
 

@@ -29,6 +29,11 @@ impl Names {
         }
     }
 
+    /// Takes the name of an allocation, if it is one of the group's and free.
+    pub(crate) fn take(&mut self, alloc: &Allocation) -> bool {
+        alloc.index().is_some_and(|index| index < self.count && self.used.insert(index))
+    }
+
     fn name(&self, index: u64) -> String {
         alloc_name(&self.job_id, &self.group, index)
     }

@@ -159,7 +159,7 @@ impl World {
     pub fn step(&mut self, eval: &Evaluation, seed: u64) -> Decision {
         let decision = self.plan(eval, seed);
         let findings = herdsman_scheduler::lint(self, &decision.plan);
-        assert!(findings.is_empty(), "{findings:#?}\n{:#?}", decision.plan);
+        assert!(findings.is_empty(), "{findings:#?}\n{}\n{}", self.brief(&eval.job_id), brief_plan(&decision.plan));
         self.commit(&decision.plan);
         decision
     }
@@ -236,12 +236,17 @@ impl World {
         self.allocs.insert(alloc.id, Arc::new(alloc));
     }
 
-    /// No node carries more than it can.
+    /// No node is to carry more than it can. What was just stopped makes room as it ends.
     pub fn assert_fits(&self) {
         for node in self.nodes.values() {
-            let on: Vec<_> = self.allocs_by_node(&node.id);
+            let mut on = self.allocs_by_node(&node.id);
+            on.retain(|a| !a.server_terminal());
             allocs_fit(node, &on).unwrap_or_else(|d| panic!("node {} exceeds {d}", node.id));
         }
+    }
+
+    pub fn latest(&self, job: &str) -> Option<Arc<Deployment>> {
+        self.latest_deployment(NS, job)
     }
 
     pub fn of_job(&self, job: &str) -> Vec<Arc<Allocation>> {
@@ -431,4 +436,67 @@ pub fn edit_group(job: &mut Job, edit: impl FnOnce(&mut TaskGroup)) {
 
 pub fn edit_task(job: &mut Job, edit: impl FnOnce(&mut Task)) {
     edit_group(job, |g| edit(Arc::make_mut(&mut g.tasks.0[0])));
+}
+
+/// An allocation in one line.
+pub fn brief(a: &Allocation) -> String {
+    format!(
+        "{} {} v{} on {} cores={:?} want={} is={} out={:?} health={:?} canary={} prev={:?} next={:?} follow={:?}",
+        a.id.to_string().split_off(30),
+        a.name,
+        a.job_version,
+        a.node_id.to_string().split_off(34),
+        a.resources.tasks.values().flat_map(|t| t.cpu.reserved_cores.iter()).collect::<Vec<_>>(),
+        a.desired_status,
+        a.client_status,
+        a.outcome.as_ref().map(|o| o.kind),
+        a.healthy(),
+        a.is_canary(),
+        a.previous_allocation.map(|p| p.to_string().split_off(30)),
+        a.next_allocation.map(|p| p.to_string().split_off(30)),
+        a.follow_up_eval.map(|p| p.to_string().split_off(30)),
+    )
+}
+
+/// A plan, a line per change.
+pub fn brief_plan(plan: &Plan) -> String {
+    let mut text = String::new();
+    for stop in plan.stops.values().flatten() {
+        let id = stop.id.to_string().split_off(30);
+        text += &format!("{id} {} {:?} {}\n", stop.desired_status, stop.client_status, stop.desired_description);
+    }
+    for stop in plan.preemptions.values().flatten() {
+        text += &format!("{} preempted\n", stop.id.to_string().split_off(30));
+    }
+    for alloc in plan.placements.values().flatten() {
+        text += &format!("+ {}\n", brief(alloc));
+    }
+    text += &format!("{:?} {:?}\n", plan.deployment, plan.deployment_updates);
+    text
+}
+
+impl World {
+    /// Everything of a job, a line each.
+    pub fn brief(&self, job: &str) -> String {
+        let newest = self.jobs[job].last().unwrap();
+        let group = &newest.task_groups[0];
+        let mut text = format!(
+            "{} v{} stop={} count={} update={:?} reschedule={:?} disconnect={:?}\n",
+            newest.kind.as_str(),
+            newest.version,
+            newest.stop,
+            group.count,
+            group.update.as_ref().map(|u| (u.max_parallel, u.canary)),
+            group.reschedule_policy.as_ref().map(|r| (r.unlimited, r.attempts, r.delay / SEC)),
+            group.disconnect
+        );
+        for node in self.nodes.values() {
+            text += &format!("node {} {} {}\n", node.name, node.status.as_str(), node.eligibility.as_str());
+        }
+        for alloc in self.of_job(job) {
+            text += &brief(&alloc);
+            text.push('\n');
+        }
+        text + &format!("{:?}", self.latest(job))
+    }
 }
