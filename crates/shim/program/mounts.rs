@@ -30,6 +30,8 @@ pub fn build(plan: &Isolation) -> Result<(), StepError> {
     sys::mount_fs(&plan.root, &plan.root, b"", bind, b"").map_err(at("bind root", &plan.root))?;
     let flags = sys::O_PATH | sys::O_DIRECTORY | sys::O_NOFOLLOW;
     let root = sys::open_at(sys::AT_FDCWD, &plan.root, flags, 0).map_err(at("open root", &plan.root))?;
+    // Device nodes a task makes for itself open nothing.
+    attributes(&root, sys::ATTR_NODEV).map_err(at("forbid devices in", &plan.root))?;
     for step in &plan.steps {
         run(root.as_raw_fd(), step)?;
     }
@@ -49,14 +51,15 @@ pub fn build(plan: &Isolation) -> Result<(), StepError> {
 
 fn run(root: RawFd, step: &MountStep) -> Result<(), StepError> {
     match step {
-        MountStep::Bind { source, target, readonly, propagation, optional } => {
+        MountStep::Bind { source, target, readonly, devices, propagation, optional } => {
             let path = std::path::Path::new(std::ffi::OsStr::from_bytes(source));
             let meta = match std::fs::metadata(path) {
                 Ok(meta) => meta,
                 Err(e) if *optional && e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
                 Err(e) => return Err(("find mount source", source.clone(), e.into())),
             };
-            bind(root, source, target, meta.is_dir(), *readonly, *propagation).map_err(at("bind mount", source))
+            let wanted = if *readonly { sys::ATTR_RDONLY } else { 0 } | if *devices { 0 } else { sys::ATTR_NODEV };
+            bind(root, source, target, meta.is_dir(), wanted, *propagation).map_err(at("bind mount", source))
         }
         MountStep::Fs { fstype, target, flags, data, optional } => {
             let mounted = ensure(root, target, true)
@@ -128,20 +131,25 @@ fn ensure(root: RawFd, target: &[u8], directory: bool) -> Sys<OwnedFd> {
     }
 }
 
-fn bind(root: RawFd, source: &[u8], target: &[u8], directory: bool, readonly: bool, propagation: u64) -> Sys<()> {
+fn bind(root: RawFd, source: &[u8], target: &[u8], directory: bool, wanted: u64, propagation: u64) -> Sys<()> {
     let place = ensure(root, target, directory)?;
     sys::mount_fs(source, &fd_path(place.as_raw_fd()), b"", sys::MS_BIND | sys::MS_REC, b"")?;
     let top = sys::open_in_root(root, target, sys::O_PATH)?;
     if propagation != 0 {
         sys::mount_fs(b"", &fd_path(top.as_raw_fd()), b"", propagation | sys::MS_REC, b"")?;
     }
-    if readonly { readonly_mount(&top) } else { Ok(()) }
+    attributes(&top, wanted)
 }
 
-fn readonly_mount(top: &OwnedFd) -> Sys<()> {
-    match sys::make_mount_readonly(top.as_raw_fd()) {
+/// Sets attributes on a mount; before Linux 5.12 on that one only, not on
+/// those below.
+fn attributes(top: &OwnedFd, wanted: u64) -> Sys<()> {
+    if wanted == 0 {
+        return Ok(());
+    }
+    match sys::set_mount_attributes(top.as_raw_fd(), wanted) {
         Err(Errno::NOSYS) => {
-            let flags = sys::MS_REMOUNT | sys::MS_BIND | sys::MS_RDONLY;
+            let flags = sys::MS_REMOUNT | sys::MS_BIND | wanted;
             sys::mount_fs(b"", &fd_path(top.as_raw_fd()), b"", flags, b"")
         }
         other => other,
@@ -169,5 +177,5 @@ fn make_readonly(root: RawFd, target: &[u8]) -> Sys<()> {
     };
     let path = fd_path(place.as_raw_fd());
     sys::mount_fs(&path, &path, b"", sys::MS_BIND | sys::MS_REC, b"")?;
-    readonly_mount(&sys::open_in_root(root, target, sys::O_PATH)?)
+    attributes(&sys::open_in_root(root, target, sys::O_PATH)?, sys::ATTR_RDONLY)
 }

@@ -636,10 +636,14 @@ pub fn mount_fs(source: &[u8], target: &[u8], fstype: &[u8], flags: c_ulong, dat
     .map(drop)
 }
 
-/// Makes the mount at the open directory or file `fd`, and all below, read-only.
-pub fn make_mount_readonly(fd: RawFd) -> Sys<()> {
+/// Attributes of mounts; the same bits as the flags of `mount`.
+pub const ATTR_RDONLY: u64 = 1;
+pub const ATTR_NODEV: u64 = 4;
+
+/// Sets attributes on the mount whose root is open as `fd`, and on all below.
+pub fn set_mount_attributes(fd: RawFd, attributes: u64) -> Sys<()> {
     const AT_EMPTY_PATH_RECURSIVE: c_uint = 0x1000 | 0x8000;
-    let attr = MountAttr { set: 1, clear: 0, propagation: 0, userns: 0 };
+    let attr = MountAttr { set: attributes, clear: 0, propagation: 0, userns: 0 };
     // SAFETY: the path is an empty C string; `attr` has the stated size.
     let done = unsafe {
         syscall(SYS_MOUNT_SETATTR, fd, c"".as_ptr(), AT_EMPTY_PATH_RECURSIVE, &raw const attr, size_of::<MountAttr>())

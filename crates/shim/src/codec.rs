@@ -117,9 +117,9 @@ impl Message for CgroupPlan {
 fn put_step(step: &MountStep) -> Vec<u8> {
     let mut e = Enc::new();
     match step {
-        MountStep::Bind { source, target, readonly, propagation, optional } => {
+        MountStep::Bind { source, target, readonly, devices, propagation, optional } => {
             e.num(1, 1).bytes(2, target).bytes(3, source);
-            e.flag(4, *readonly).num(5, *propagation).flag(6, *optional);
+            e.flag(4, *readonly).num(5, *propagation).flag(6, *optional).flag(11, *devices);
         }
         MountStep::Fs { fstype, target, flags, data, optional } => {
             e.num(1, 2).bytes(2, target).bytes(3, fstype);
@@ -153,6 +153,7 @@ struct StepFields {
     optional: bool,
     data: Vec<u8>,
     numbers: [u32; 3],
+    devices: bool,
 }
 
 fn take_step(body: &[u8]) -> Result<MountStep, WireError> {
@@ -170,13 +171,14 @@ fn take_step(body: &[u8]) -> Result<MountStep, WireError> {
             8 => f.numbers[0] = num32(tag, value)?,
             9 => f.numbers[1] = num32(tag, value)?,
             10 => f.numbers[2] = num32(tag, value)?,
+            11 => f.devices = num(tag, value)? != 0,
             _ => {}
         }
     }
-    let StepFields { kind, target, text, readonly, flags, optional, data, numbers } = f;
+    let StepFields { kind, target, text, readonly, flags, optional, data, numbers, devices } = f;
     let [mode, major, minor] = numbers;
     Ok(match kind {
-        1 => MountStep::Bind { source: text, target, readonly, propagation: flags, optional },
+        1 => MountStep::Bind { source: text, target, readonly, devices, propagation: flags, optional },
         2 => MountStep::Fs { fstype: text, target, flags, data, optional },
         3 => MountStep::Symlink { content: text, target },
         4 => MountStep::Node { target, mode, major, minor },

@@ -114,6 +114,8 @@ pub enum MountStep {
         target: Vec<u8>,
         /// Read-only.
         readonly: bool,
+        /// Device nodes in it can be opened.
+        devices: bool,
         /// `MS_PRIVATE`, `MS_SLAVE` or `MS_SHARED`, 0 for private.
         propagation: u64,
         /// Skip when the source does not exist.
