@@ -32,7 +32,7 @@ pub(crate) enum Maps {
 pub(crate) struct Decoder<'r, 'h> {
     pub source: &'r Arc<Source>,
     pub evaluator: &'r mut Evaluator<'h>,
-    /// Keys that were written and do not simply act.
+    /// Keys that were written and do not simply act, or are not known to the peer.
     pub settings: Vec<Setting>,
     /// Block types from the job down to where we are.
     pub path: Vec<&'static str>,
@@ -120,9 +120,9 @@ impl Decoder<'_, '_> {
     }
 
     fn note(&mut self, key: &Key, span: Span) {
-        if key.effect != Effect::Acts {
+        if key.effect != Effect::Acts || key.ours {
             let path = format!("{}.{}", self.path.join("."), key.hcl);
-            self.settings.push(Setting { path, effect: key.effect, doc: key.doc, span });
+            self.settings.push(Setting { path, effect: key.effect, ours: key.ours, doc: key.doc, span });
         }
     }
 

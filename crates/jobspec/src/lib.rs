@@ -46,19 +46,21 @@ pub struct Parsed {
     pub warnings: Vec<Diagnostic>,
     /// Where each part was written, by its JSON pointer (`/TaskGroups/0/Count`).
     pub spans: BTreeMap<String, Span>,
-    /// What was written and does not simply act.
+    /// What was written and does not simply act, or is not known to the peer.
     pub settings: Vec<Setting>,
     /// The text the spans point into.
     pub source: Arc<Source>,
 }
 
-/// A key that was written and has a special effect.
+/// A key that was written and does not simply act, or that the peer does not know.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Blocks from the job down and the key: `job.group.network.mbits`.
     pub path: String,
     /// What comes of it.
     pub effect: Effect,
+    /// Whether the peer would refuse the file for it.
+    pub ours: bool,
     /// What it is for.
     pub doc: &'static str,
     /// Where it was written.

@@ -276,3 +276,22 @@ fn a_fault_of_a_variable_is_reported_once() {
     let lines: Vec<_> = messages.iter().filter_map(|m| m.position()).map(|p| p.line).collect();
     assert_eq!(lines, [1, 2, 4], "{}", messages.compact());
 }
+
+#[test]
+fn a_misspelt_var_is_warned_about() {
+    let parsed =
+        read("job \"x\" {\n  meta {\n    a = \"${vra.x}\"\n    b = locals.y\n    c = attr.z\n    d = vars\n  }\n}\n")
+            .expect("a job");
+    assert_eq!(parsed.job["Meta"]["a"], "${vra.x}");
+    let lines: Vec<_> = parsed.warnings.iter().filter_map(|w| w.position()).map(|p| p.line).collect();
+    assert_eq!(lines, [3, 4]);
+    assert!(parsed.warnings[0].detail.ends_with("Did you mean \"var\"?"));
+}
+
+#[test]
+fn what_the_peer_does_not_know_is_listed() {
+    let parsed = read("job \"x\" {\n  group \"g\" {\n    task \"t\" {\n      lifecycle {\n        hook = \"poststop\"\n        when = \"failure\"\n      }\n    }\n  }\n}\n").expect("a job");
+    let ours: Vec<_> = parsed.settings.iter().filter(|s| s.ours).map(|s| s.path.as_str()).collect();
+    assert_eq!(ours, ["job.group.task.lifecycle.when"]);
+    assert_eq!(parsed.job.pointer("/TaskGroups/0/Tasks/0/Lifecycle/When"), Some(&json!("failure")));
+}

@@ -111,6 +111,10 @@ fn a_flood_of_faults_is_counted() {
     assert!(messages.compact().ends_with("and 4900 other diagnostic(s)"), "{}", messages.compact());
 }
 
+fn functions() -> Vec<&'static str> {
+    herdsman_jobspec::eval::functions::names().filter(|n| *n != "bcrypt").collect()
+}
+
 fn samples() -> Vec<String> {
     files("jobspec", ".nomad.hcl").into_iter().chain(files("errors", ".nomad.hcl")).map(|(_, text)| text).collect()
 }
@@ -221,12 +225,68 @@ const PIECES: &[&str] = &[
     "can(",
 ];
 
+const ARGUMENTS: &[&str] = &[
+    "null",
+    "-1",
+    "0",
+    "-0",
+    "0.5",
+    "2",
+    "128",
+    "1e400",
+    "1e-400",
+    "1 / 0",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "true",
+    "\"\"",
+    "\"é\\n\"",
+    "\"abc\"",
+    "[]",
+    "[\"b\", \"a\"]",
+    "[1, null]",
+    "[[1], []]",
+    "{}",
+    "{ a = 1 }",
+    "{ a = [1], b = {} }",
+    "convert([2, 1], set(number))",
+    "convert({ a = 1 }, map(string))",
+    "convert([], list(string))",
+    "\"10.0.0.0/8\"",
+    "\"::/0\"",
+    "\"ffff::/128\"",
+    "\"2024-02-29T23:59:59.999999999-23:59\"",
+    "\"9999-12-31T23:59:59Z\"",
+    "\"-9223372036854775808ns\"",
+    "\"2562047h\"",
+    "\"%s %5.3d %[3]v %-08.2f %q %#x\"",
+    "\"%\"",
+    "\"%[\"",
+    "\"(a|\"",
+    "\"[[:alpha:]]\\\\b\"",
+    "\"$1 $${x}\"",
+    "\"Zm9v\"",
+    "\"- a: b\\n  c: [1, {d: *x}]\"",
+    "\"a,b\\n\\\"1\"",
+    "\"{\\\"a\\\": [1e3\"",
+    "\"dns\"",
+    "\"YYYY 'x\"",
+    "range(5)",
+];
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_text_is_read_to_its_end(text in "\\PC{0,200}") {
         survives(&text);
+    }
+
+    #[test]
+    fn any_call_ends(name in 0..functions().len(), picks in prop::collection::vec(0..ARGUMENTS.len(), 0..5)) {
+        let arguments: Vec<&str> = picks.iter().map(|i| ARGUMENTS[*i]).collect();
+        let call = format!("{}({})", functions()[name], arguments.join(", "));
+        survives(&format!("locals {{\n  x = {call}\n  y = jsonencode(local.x)\n  z = yamlencode(local.x)\n}}\njob \"x\" {{}}\n"));
     }
 
     #[test]

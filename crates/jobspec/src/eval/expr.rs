@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::functions::{self, Argument, CallFault};
 use super::value::{Type, Value};
 use super::{Evaluator, Failed, Scope, Unknown, convert};
-use crate::diag::{Diagnostics, Source, Span, nearest};
+use crate::diag::{Diagnostic, Diagnostics, Source, Span, nearest};
 use crate::hcl::{Binary, Call, Expr, ExprKind, For, Ident, ObjectKey, Part, Step, TraversalStep, Unary};
 use crate::number::{NotANumber, Number};
 
@@ -247,7 +247,9 @@ impl Evaluator<'_> {
                 let span = expr.root_span();
                 return self.fail(at.source, span, "Variables not allowed", "Variables may not be used here.");
             }
-            return Ok(Value::string(literal_traversal(&steps)));
+            let text = literal_traversal(&steps);
+            self.suspect(at, expr, root, steps.len(), &text);
+            return Ok(Value::string(text));
         }
         if let Some(steps) = expr.traversal()
             && let [TraversalStep::Name(root), TraversalStep::Name(name), ..] = steps.as_slice()
@@ -271,6 +273,15 @@ impl Evaluator<'_> {
             }
             _ => Ok(Value::Null),
         }
+    }
+
+    /// A name that is nearly `var` or `local` is left as text like every other, but is hardly meant to be.
+    fn suspect(&mut self, at: &Place<'_>, expr: &Expr, root: &str, steps: usize, text: &str) {
+        let Some(near) = nearest(root, ["var", "local"]).filter(|_| steps > 1) else { return };
+        let detail = format!(
+            "There is no name \"{root}\", so this is left as the text \"{text}\" for run time. Did you mean \"{near}\"?"
+        );
+        self.diagnostics.push(Diagnostic::warning(at.source, expr.span, "Name is not known", detail));
     }
 
     fn attribute(&mut self, at: &Place<'_>, value: &Value, name: &Ident) -> Outcome {
@@ -556,7 +567,14 @@ impl Evaluator<'_> {
         let before = std::mem::take(&mut self.diagnostics);
         let result = self.eval(at, expr);
         let messages = std::mem::replace(&mut self.diagnostics, before);
-        result.map_err(|_| messages)
+        match result {
+            Ok(value) => {
+                // Only warnings are left then.
+                self.diagnostics.append(messages);
+                Ok(value)
+            }
+            Err(Failed) => Err(messages),
+        }
     }
 
     fn first_that_works(&mut self, at: &Place<'_>, call: &Call) -> Outcome {

@@ -19,7 +19,7 @@ pub(crate) use native::{is_ident_continue, is_ident_start};
 pub(crate) use template::is_identifier;
 
 /// Longest source text, in bytes.
-pub const MAX_SOURCE_BYTES: usize = 1 << 20;
+pub const MAX_SOURCE_BYTES: usize = 4 << 20;
 /// Deepest nesting of blocks, brackets and interpolations.
 pub const MAX_NESTING: usize = 64;
 /// Tallest expression tree: also long chains such as `a.b.c` or `1+1+1` count one per link.

@@ -34,6 +34,8 @@ pub struct Key {
     pub required: bool,
     /// What comes of it.
     pub effect: Effect,
+    /// Whether the peer does not know it.
+    pub ours: bool,
     /// What it is for.
     pub doc: &'static str,
 }
@@ -177,7 +179,7 @@ impl Key {
 
 const fn key(hcl: &'static str, json: &'static str, kind: Kind, zero: Zero, doc: &'static str) -> Key {
     let nullable = matches!(zero, Zero::Null | Zero::Omit);
-    Key { hcl, json, kind, zero, nullable, required: false, effect: Effect::Acts, doc }
+    Key { hcl, json, kind, zero, nullable, required: false, effect: Effect::Acts, ours: false, doc }
 }
 
 /// A text that is `""` when not set.
@@ -245,7 +247,9 @@ const fn fixed(json: &'static str, zero: Zero) -> Key {
 
 /// An argument of ours that the peer does not know; absent from the JSON when not written.
 const fn ours(hcl: &'static str, json: &'static str, kind: Kind, doc: &'static str) -> Key {
-    key(hcl, json, kind, Zero::Omit, doc)
+    let mut key = key(hcl, json, kind, Zero::Omit, doc);
+    key.ours = true;
+    key
 }
 
 /// A row of [`describe`].
@@ -263,6 +267,8 @@ pub struct Described {
     pub required: bool,
     /// What comes of it.
     pub effect: Effect,
+    /// Whether the peer does not know it.
+    pub ours: bool,
     /// What it is for.
     pub doc: &'static str,
 }
@@ -286,6 +292,7 @@ fn rows_of(path: &str, spec: &'static Spec, rows: &mut Vec<Described>) {
             json: key.json,
             required: key.required,
             effect: key.effect,
+            ours: key.ours,
             doc: key.doc,
         });
     }
