@@ -52,4 +52,6 @@ pub enum StartError {
     Log(#[from] herdsman_consensus::OpenError),
     #[error("listen for nodes: {0}")]
     Listen(std::io::Error),
+    #[error("open the keyring: {0}")]
+    Keyring(std::io::Error),
 }

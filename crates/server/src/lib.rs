@@ -25,6 +25,7 @@ mod bulk;
 mod config;
 mod error;
 mod feed;
+pub mod keyring;
 mod leader;
 mod machine;
 mod nodes;

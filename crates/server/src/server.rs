@@ -3,6 +3,7 @@
 use crate::config::ServerConfig;
 use crate::error::{ServerError, StartError};
 use crate::feed::{Batch, Feed, QueryAnswer, Watching};
+use crate::keyring::Keyring;
 use crate::machine::StateMachine;
 use crate::nodes::Sessions;
 use crate::nodes::updates::Updates;
@@ -30,6 +31,7 @@ pub(crate) struct Inner {
     pub sessions: Sessions,
     pub updates: Updates,
     pub leader: crate::leader::Shared,
+    keyring: Arc<Keyring>,
     pub rpc_addr: SocketAddr,
     stop: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
@@ -66,6 +68,7 @@ impl Server {
         let listener = world.net.listen(config.rpc_listen).await.map_err(StartError::Listen)?;
         let rpc_addr = listener.local_addr().map_err(StartError::Listen)?;
         let log = Consensus::open(config.consensus.clone(), world.clone(), Box::new(machine)).await?;
+        let keyring = open_keyring(&config, &world).await.map_err(StartError::Keyring)?;
         let (stop, stopped) = watch::channel(false);
         let (updates, update_queue) = Updates::new();
         let inner = Arc::new(Inner {
@@ -76,6 +79,7 @@ impl Server {
             sessions: Sessions::default(),
             updates,
             leader: crate::leader::Shared::default(),
+            keyring,
             rpc_addr,
             stop,
             tasks: Mutex::new(JoinSet::new()),
@@ -129,6 +133,11 @@ impl Server {
     pub fn rpc_advertise(&self) -> String {
         let advertise = &self.inner.config.rpc_advertise;
         if advertise.is_empty() { self.inner.rpc_addr.to_string() } else { advertise.clone() }
+    }
+
+    /// The keys that identities are signed with.
+    pub fn keyring(&self) -> &Arc<Keyring> {
+        &self.inner.keyring
     }
 
     /// Who leads, as it changes.
@@ -208,4 +217,11 @@ impl Server {
 /// Returns once a flag is true, or nobody can set it any more.
 pub(crate) async fn turned_true(flag: &mut watch::Receiver<bool>) {
     drop(flag.wait_for(|flag| *flag).await);
+}
+
+/// Opens the keyring beside the log, whose directory is locked by now.
+async fn open_keyring(config: &ServerConfig, world: &World) -> std::io::Result<Arc<Keyring>> {
+    let (disk, dir, now) = (Arc::clone(&world.disk), config.consensus.dir.clone(), world.clock.now().0);
+    let opened = herdsman_world::disk::run(&*world.disk, move || Keyring::open(disk, &dir, now)).await?;
+    Ok(Arc::new(opened))
 }
