@@ -62,7 +62,6 @@ impl Facts {
             gossip_port: settings.ports.serf,
             prometheus: settings.prometheus,
             debug: false,
-            pages: false,
         };
         Arc::new(Facts { facts, settings, addresses, log, node: RwLock::new(None), reload })
     }

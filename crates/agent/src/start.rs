@@ -84,7 +84,7 @@ impl Agent {
         let listening = addresses(&settings, http, server.as_ref());
         let facts = Facts::new(settings.clone(), &name, listening.clone(), log, reload);
         let headers = settings.response_headers.clone().into_iter().collect();
-        let api = Api::new(server.clone(), facts.clone(), world.net.clone(), headers);
+        let api = Api::new(server.clone(), facts.clone(), world.clone(), headers);
         let mut tasks = JoinSet::new();
         for listener in listeners {
             tasks.spawn(herdsman_http::serve::serve(Arc::clone(&api), listener));

@@ -10,14 +10,21 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::Response;
 use hyper::body::Frame;
 use serde::Serialize;
-use std::convert::Infallible;
 use std::io::Write;
 
 /// A body smaller than this is not worth compressing, bytes.
 const COMPRESS_FROM: usize = 1024;
 
+/// A stream ended before its end. The connection is closed without the body's end, so that nobody takes it for whole.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the stream broke off: {0}")]
+pub struct BrokenOff(pub String);
+
 /// The body type of every answer.
-pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub type Body = UnsyncBoxBody<Bytes, BrokenOff>;
+
+/// Pieces of a body as they come.
+pub type Pieces = BoxStream<'static, Result<Bytes, BrokenOff>>;
 
 /// What goes into the body.
 pub enum Content {
@@ -26,7 +33,7 @@ pub enum Content {
     Json(Vec<u8>),
     Bytes(Bytes),
     /// Pieces as they come; never compressed.
-    Stream(BoxStream<'static, Bytes>),
+    Stream(Pieces),
 }
 
 /// An answer before it is written.
@@ -74,7 +81,7 @@ impl Answer {
     }
 
     /// A stream of bytes of this content type.
-    pub fn stream(content_type: &str, pieces: BoxStream<'static, Bytes>) -> Answer {
+    pub fn stream(content_type: &str, pieces: Pieces) -> Answer {
         Answer {
             status: 200,
             headers: vec![("Content-Type", content_type.to_string())],
@@ -84,9 +91,9 @@ impl Answer {
 
     /// Adds the headers of a read made from the state at this index.
     #[must_use]
-    pub fn read_at(mut self, index: u64) -> Answer {
+    pub fn read_at(mut self, index: u64, knows_leader: bool) -> Answer {
         self.headers.push(("X-Nomad-Index", index.to_string()));
-        self.headers.push(("X-Nomad-KnownLeader", "true".to_string()));
+        self.headers.push(("X-Nomad-KnownLeader", knows_leader.to_string()));
         self.headers.push(("X-Nomad-LastContact", "0".to_string()));
         self
     }
@@ -105,6 +112,13 @@ impl Answer {
         self
     }
 
+    /// Puts this content type in the place of the one there is.
+    #[must_use]
+    pub fn with_content_type(mut self, content_type: &str) -> Answer {
+        self.headers.retain(|(name, _)| *name != "Content-Type");
+        self.with_header("Content-Type", content_type)
+    }
+
     /// Writes the answer as HTTP.
     pub fn into_response(self, pretty: bool, gzip: bool) -> Response<Body> {
         let mut builder = Response::builder().status(self.status).header("Vary", "Accept-Encoding");
@@ -113,7 +127,7 @@ impl Answer {
         }
         let bytes = match self.content {
             Content::Stream(pieces) => {
-                let body = StreamBody::new(pieces.map(|piece| Ok::<_, Infallible>(Frame::data(piece))));
+                let body = StreamBody::new(pieces.map(|piece| piece.map(Frame::data)));
                 return finish(builder, BodyExt::boxed_unsync(body));
             }
             Content::Empty => Bytes::new(),
@@ -135,7 +149,7 @@ impl Answer {
 }
 
 fn full(bytes: Bytes) -> Body {
-    BodyExt::boxed_unsync(Full::new(bytes))
+    BodyExt::boxed_unsync(Full::new(bytes).map_err(|never| match never {}))
 }
 
 /// A header that cannot be written becomes an error, not a panic.

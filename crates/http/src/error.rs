@@ -1,6 +1,7 @@
 //! Errors as the API answers them: a bare message in plain text. Source: `compat/wire-notes.md` section 6.
 
 use crate::answer::Answer;
+use herdsman_server::ServerError;
 
 /// A refusal with the HTTP status it answers with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +41,15 @@ impl HttpError {
 
     /// The refusal as an answer.
     pub fn into_answer(self) -> Answer {
+        if self.message.is_empty() {
+            return Answer { status: self.code, ..Answer::empty() };
+        }
         Answer::text(self.code, self.message)
+    }
+}
+
+impl From<ServerError> for HttpError {
+    fn from(error: ServerError) -> HttpError {
+        HttpError { code: error.code, message: error.message }
     }
 }

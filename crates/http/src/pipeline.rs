@@ -1,4 +1,4 @@
-//! The one way from a request to an answer: authenticate, forward, authorise, measure, then the handler.
+//! The one way from a request to an answer: authenticate, forward, authorise, the handler, measure.
 //!
 //! A handler takes a [`Call`], and only this module can make one, so none of the steps can be skipped.
 
@@ -7,11 +7,11 @@ use crate::api::Api;
 use crate::error::HttpError;
 use crate::reads::Read;
 use crate::request::{Params, Request, decode};
-use crate::routes::{self, Handler, Route};
+use crate::routes::{self, Handler, Place, Route};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
 use hyper::Response;
+use hyper::body::Incoming;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -63,12 +63,15 @@ pub struct Call {
 pub async fn handle(api: Arc<Api>, http: hyper::Request<Incoming>) -> Response<Body> {
     let start = Instant::now();
     let method = http.method().as_str().to_string();
+    let target = http.uri().path_and_query().map(|p| p.as_str().to_string()).unwrap_or_default();
     let path = decode(http.uri().path(), false);
     let gzip = accepts_gzip(&http);
-    let head = method == "HEAD";
-    let looked_up = if head { "GET" } else { method.as_str() };
-    let outcome = match find(looked_up, &path) {
-        Ok((route, parts)) => run(Arc::clone(&api), route, parts, path.clone(), http).await,
+    let cross_origin = http.headers().contains_key("origin");
+    let found = find(&method, &path);
+    let cors = cross_origin && matches!(&found, Ok((route, _)) if route.cors);
+    let outcome = match found {
+        Ok((route, _)) if method == "OPTIONS" => Ok((preflight(route, &http), false)),
+        Ok((route, parts)) => run(Arc::clone(&api), route, parts, path, http).await,
         Err(error) => Err(error),
     };
     let pretty = matches!(&outcome, Ok((_, true)));
@@ -76,15 +79,36 @@ pub async fn handle(api: Arc<Api>, http: hyper::Request<Incoming>) -> Response<B
         Ok((answer, _)) => answer,
         Err(error) => error.into_answer(),
     };
-    api.measure(answer.status, start.elapsed());
-    tracing::debug!(target: "http", method, path, status = answer.status, "request complete");
+    let took = start.elapsed();
+    api.metrics().measure(answer.status, took);
+    tracing::debug!(target: "http", method, path = target, status = answer.status, duration = ?took, "request complete");
     let mut response = answer.into_response(pretty, gzip);
+    if cors {
+        set(&mut response, "access-control-allow-origin", "*");
+        set(&mut response, "access-control-allow-credentials", "true");
+    }
     for (name, value) in api.response_headers() {
-        if let (Ok(name), Ok(value)) = (name.parse::<hyper::header::HeaderName>(), value.parse()) {
-            response.headers_mut().insert(name, value);
-        }
+        set(&mut response, name, value);
     }
     response
+}
+
+fn set(response: &mut Response<Body>, name: &str, value: &str) {
+    if let (Ok(name), Ok(value)) = (name.parse::<hyper::header::HeaderName>(), value.parse()) {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+/// What a page from elsewhere may do on a route. Source: wire-notes section 2.
+fn preflight(route: &Route, http: &hyper::Request<Incoming>) -> Answer {
+    let header = |name: &str| http.headers().get(name).and_then(|v| v.to_str().ok());
+    let answer = Answer { status: 204, ..Answer::empty() };
+    match header("access-control-request-method") {
+        Some(method) if route.methods.contains(&method) || method == "HEAD" => answer
+            .with_header("Access-Control-Allow-Methods", method)
+            .with_header("Access-Control-Allow-Headers", header("access-control-request-headers").unwrap_or("*")),
+        _ => answer,
+    }
 }
 
 fn accepts_gzip(http: &hyper::Request<Incoming>) -> bool {
@@ -92,14 +116,13 @@ fn accepts_gzip(http: &hyper::Request<Incoming>) -> bool {
     header.split(',').any(|e| e.trim().split(';').next() == Some("gzip"))
 }
 
-/// The route of a request and the values at its placeholders.
+/// The route of a request and the values at its placeholders. HEAD and OPTIONS exist only where pages from elsewhere may
+/// read. Source: wire-notes section 2.
 fn find(method: &str, path: &str) -> Result<(&'static Route, Vec<String>), HttpError> {
     let mut path_is_known = false;
     for route in routes::ROUTES {
         let Some(parts) = crate::route::match_path(route.path, path) else { continue };
-        // POST stands for PUT everywhere. Source: `compat/http-api.tsv`.
-        let fits = route.methods.contains(&method) || (method == "POST" && route.methods.contains(&"PUT"));
-        if fits {
+        if route.methods.contains(&method) || (route.cors && matches!(method, "HEAD" | "OPTIONS")) {
             return Ok((route, parts));
         }
         path_is_known = true;
@@ -114,29 +137,42 @@ async fn run(
     path: String,
     mut http: hyper::Request<Incoming>,
 ) -> Result<(Answer, bool), HttpError> {
-    let params = Params::parse(http.uri().query().unwrap_or_default())?;
+    let query = http.uri().query().unwrap_or_default().to_string();
+    let params = Params::parse(&query)?;
     let token = token_of(&http);
-    let upgrade = if http.headers().contains_key("upgrade") { Some(hyper::upgrade::on(&mut http)) } else { None };
-    let websocket_key = http.headers().get("sec-websocket-key").cloned();
-    let method = http.method().as_str().to_string();
+    let socket = crate::socket::asked_for(&mut http);
     let target = http.uri().path_and_query().map_or_else(|| path.clone(), |p| p.as_str().to_string());
-    let body = read_body(http.into_body()).await?;
-    let request = Request { method, path, parts, params, token, body };
+    let (head, body) = http.into_parts();
+    let body = read_body(body).await?;
+    let request = Request { method: head.method.as_str().to_string(), path, parts, params, query, token, body };
     let pretty = request.pretty();
-    if let Some(elsewhere) = api.forward(route, &request, &target).await? {
-        return Ok((elsewhere, pretty));
+    if route.place == Place::Server {
+        if api.local_server().is_none() {
+            let answer = crate::forward::forward(&api, &request, &target, &head.headers, socket).await?;
+            return Ok((answer, false));
+        }
+        check_region(&api, &request)?;
     }
     let authorized = authorise(route.capability, &request)?;
     let call = Call { api, request, authorized };
     let answer = match &route.handler {
         Handler::Read(read) => blocking_read(&call, *read).await?,
         Handler::Operation(run) => run(call).await?,
-        Handler::Socket(run) => match (upgrade, websocket_key) {
-            (Some(upgrade), Some(key)) => run(call, crate::socket::Upgrade::new(upgrade, &key)).await?,
-            _ => return Err(HttpError::bad_request("this route is a websocket: the request must ask for the upgrade")),
+        Handler::Socket(run) => match socket {
+            Some(socket) => socket.accept(move |open| run(call, open))?,
+            None => return Err(HttpError::internal("websocket connection not found in context")),
         },
     };
     Ok((answer, pretty))
+}
+
+/// Only this agent's own region can be reached.
+fn check_region(api: &Api, request: &Request) -> Result<(), HttpError> {
+    let asked = request.params.text("region");
+    if asked.is_empty() || asked == api.agent().facts().region {
+        return Ok(());
+    }
+    Err(HttpError::internal("No path to region"))
 }
 
 async fn read_body(body: Incoming) -> Result<Bytes, HttpError> {
@@ -169,25 +205,26 @@ fn authorise(capability: Capability, _request: &Request) -> Result<Authorized, H
 /// Reads, and reads again when something it watches changed, until the index is past the one that was given or the time
 /// is over. A thing that does not exist yet is waited for too. Source: wire-notes section 4.
 async fn blocking_read(call: &Call, read: Read) -> Result<Answer, HttpError> {
-    let after = call.request.index()?;
-    let end = tokio::time::Instant::now() + call.request.wait()?;
-    let mut seen = (read.read)(&call.api.snapshot().await?, &call.request)?;
-    while after > 0 && seen.index <= after {
-        let left = end.saturating_duration_since(tokio::time::Instant::now());
-        if left.is_zero() {
-            break;
-        }
-        let changed = call.api.wait((read.watch)(&call.request), after, left).await;
-        seen = (read.read)(&call.api.snapshot().await?, &call.request)?;
-        if !changed {
-            break;
+    let (api, request) = (&call.api, &call.request);
+    let stale = request.stale()?;
+    let after = request.index()?;
+    let end = tokio::time::Instant::now() + request.wait()?;
+    let mut seen = (read.read)(&*api.snapshot(stale).await?, request)?;
+    if after > 0 && seen.index <= after {
+        let mut watching = api.watch(&(read.watch)(request))?;
+        loop {
+            let changed = watching.prepare();
+            seen = (read.read)(&*api.snapshot(stale).await?, request)?;
+            if seen.index > after || tokio::time::timeout_at(end, changed).await.is_err() {
+                break;
+            }
         }
     }
     let answer = match seen.body {
         Ok(json) => Answer::raw_json(json),
         Err(error) => error.into_answer(),
     };
-    let answer = answer.read_at(seen.index);
+    let answer = answer.read_at(seen.index, api.knows_leader());
     Ok(match seen.next_token {
         Some(token) => answer.with_header("X-Nomad-NextToken", token),
         None => answer,

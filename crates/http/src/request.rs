@@ -59,8 +59,8 @@ impl Params {
         match self.get(name) {
             None => Ok(None),
             Some(text) => parse_truth(text).map(Some).ok_or_else(|| {
-                HttpError::bad_request(format!(
-                    "Failed to parse value of {name:?} ({text:?}) as a bool: strconv.ParseBool: parsing {text:?}: invalid syntax"
+                HttpError::internal(format!(
+                    "Failed to parse value of {name:?} ({text}) as a bool: strconv.ParseBool: parsing {text:?}: invalid syntax"
                 ))
             }),
         }
@@ -75,7 +75,7 @@ impl Params {
             None | Some("") => Ok(None),
             Some(text) => text.parse().map(Some).map_err(|_| {
                 HttpError::bad_request(format!(
-                    "Failed to parse value of {name:?} ({text:?}) as a number: strconv.ParseInt: parsing {text:?}: invalid syntax"
+                    "Failed to parse value of {name:?} ({text}) as a number: strconv.ParseInt: parsing {text:?}: invalid syntax"
                 ))
             }),
         }
@@ -125,6 +125,8 @@ pub struct Request {
     /// What stands at the placeholders of the route's path, in order.
     pub parts: Vec<String>,
     pub params: Params,
+    /// The query as it was sent.
+    pub query: String,
     /// The token of the request; empty: none.
     pub token: String,
     pub body: Bytes,
@@ -167,6 +169,22 @@ impl Request {
         let nanos = duration::parse(text).map_err(|_| HttpError::bad_request("Invalid wait time"))?;
         let wait = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
         Ok(if wait.is_zero() { MAX_WAIT } else { wait.min(MAX_WAIT) })
+    }
+
+    /// Whether tables that may be a little behind will do.
+    ///
+    /// # Errors
+    /// The value is no truth value.
+    pub fn stale(&self) -> Result<bool, HttpError> {
+        match self.params.get("stale") {
+            Some("") => Ok(true),
+            Some(text) => parse_truth(text).ok_or_else(|| {
+                HttpError::bad_request(format!(
+                    "Failed to parse value of \"stale\" ({text}) as a bool: strconv.ParseBool: parsing {text:?}: invalid syntax"
+                ))
+            }),
+            None => Ok(false),
+        }
     }
 
     /// Whether people read the answer.

@@ -108,19 +108,12 @@ fn alloc_services(snapshot: &Snapshot, request: &Request) -> Result<Seen, HttpEr
     Seen::new(snapshot.table_index(Table::Services), &found)
 }
 
+/// Texts of an evaluation that its whole form leaves out when empty, which filters may name all the same.
+pub const EVAL_TEXTS: [&str; 7] =
+    ["NodeID", "DeploymentID", "StatusDescription", "NextEval", "PreviousEval", "BlockedEval", "QuotaLimitReached"];
+
 fn filter_eval(eval: &herdsman_model::Evaluation) -> Value {
-    filled(
-        serde_json::to_value(wire::eval(eval)).unwrap_or_default(),
-        &[
-            "NodeID",
-            "DeploymentID",
-            "StatusDescription",
-            "NextEval",
-            "PreviousEval",
-            "BlockedEval",
-            "QuotaLimitReached",
-        ],
-    )
+    filled(serde_json::to_value(wire::eval(eval)).unwrap_or_default(), &EVAL_TEXTS)
 }
 
 fn chosen_evals<'a>(
