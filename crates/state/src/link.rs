@@ -3,7 +3,7 @@
 
 use crate::rows::{JobKey, ScalingPolicyRow};
 use crate::snapshot::{JobCounts, Pin, Snapshot};
-use herdsman_model::{Allocation, Deployment, Evaluation, Job, JobType};
+use herdsman_model::{Allocation, Deployment, Evaluation, Job, JobType, NodeId};
 use herdsman_proto::ServiceRegistration;
 use imbl::{OrdMap, OrdSet};
 use std::sync::Arc;
@@ -91,6 +91,7 @@ impl Snapshot {
             self.count(&key, |counts| counts.live_allocs += 1);
         }
         add(&mut self.allocs_by_node, alloc.node_id, alloc.id);
+        self.note_work(alloc.node_id, alloc.alloc_modify_index);
         add(&mut self.allocs_by_job, key, alloc.id);
         self.allocs_by_eval.insert((alloc.eval_id, alloc.id));
         if let Some(deployment) = alloc.deployment_id {
@@ -109,6 +110,13 @@ impl Snapshot {
         self.allocs_by_eval.remove(&(alloc.eval_id, alloc.id));
         if let Some(deployment) = alloc.deployment_id {
             self.allocs_by_deployment.remove(&(deployment, alloc.id));
+        }
+    }
+
+    /// Notes that the servers changed what a node is to run.
+    pub(crate) fn note_work(&mut self, node: NodeId, index: u64) {
+        if self.work_index.get(&node).is_none_or(|known| *known < index) {
+            self.work_index.insert(node, index);
         }
     }
 

@@ -57,6 +57,8 @@ pub struct Snapshot {
     pub(crate) pins: OrdMap<JobKey, OrdMap<(u64, u64), Pin>>,
     pub(crate) counts: OrdMap<JobKey, JobCounts>,
     pub(crate) allocs_by_node: OrdMap<NodeId, OrdSet<AllocId>>,
+    /// Index of the last change that the servers made to the allocations of a node.
+    pub(crate) work_index: OrdMap<NodeId, u64>,
     pub(crate) allocs_by_job: OrdMap<JobKey, OrdSet<AllocId>>,
     pub(crate) allocs_by_eval: OrdSet<(EvalId, AllocId)>,
     pub(crate) allocs_by_deployment: OrdSet<(DeploymentId, AllocId)>,
@@ -96,6 +98,7 @@ impl Default for Snapshot {
             pins: OrdMap::new(),
             counts: OrdMap::new(),
             allocs_by_node: OrdMap::new(),
+            work_index: OrdMap::new(),
             allocs_by_job: OrdMap::new(),
             allocs_by_eval: OrdSet::new(),
             allocs_by_deployment: OrdSet::new(),
@@ -284,6 +287,12 @@ impl Snapshot {
     /// Allocations of a node, by id.
     pub fn allocs_by_node(&self, node: &NodeId) -> impl Iterator<Item = &Arc<Allocation>> {
         self.allocs_by_node.get(node).into_iter().flat_map(|ids| ids.iter()).filter_map(|id| self.allocs.get(id))
+    }
+
+    /// Index of the last change that the servers, not the node, made to the allocations of a node. After a restore it is
+    /// that of the allocations that are left.
+    pub fn work_index(&self, node: &NodeId) -> u64 {
+        self.work_index.get(node).copied().unwrap_or(0)
     }
 
     /// Allocations made by an evaluation.

@@ -260,6 +260,9 @@ impl<'a> Txn<'a> {
             Some(before) => self.s.relink_alloc(before, &alloc),
             None => self.s.link_alloc(&alloc),
         }
+        if alloc.alloc_modify_index == self.index {
+            self.s.note_work(alloc.node_id, self.index);
+        }
         self.count_alloc(before.as_deref(), &alloc);
         let ended = alloc.client_terminal() && !before.as_ref().is_some_and(|before| before.client_terminal());
         if before.is_none() || before.as_ref().is_some_and(|b| b.client_terminal() != alloc.client_terminal()) {
@@ -276,6 +279,7 @@ impl<'a> Txn<'a> {
     pub fn delete_alloc(&mut self, id: &herdsman_model::AllocId) -> bool {
         let Some(alloc) = self.s.allocs.remove(id) else { return false };
         self.s.unlink_alloc(&alloc);
+        self.s.note_work(alloc.node_id, self.index);
         self.touch_job(alloc_key(&alloc));
         self.delete_services_of(&alloc);
         self.changed(Table::Allocs, Some(Row::Alloc(alloc)), None);
@@ -398,6 +402,9 @@ impl<'a> Txn<'a> {
     /// Removes a node.
     pub fn delete_node(&mut self, id: &herdsman_model::NodeId) -> Option<Arc<Node>> {
         let node = self.s.nodes.remove(id)?;
+        if !self.s.allocs_by_node.contains_key(id) {
+            self.s.work_index.remove(id);
+        }
         self.changed(Table::Nodes, Some(Row::Node(node.clone())), None);
         Some(node)
     }

@@ -90,13 +90,16 @@ impl Broker {
     }
 
     fn make_ready(&mut self, eval: &Evaluation) {
-        let job = key_of(eval);
-        if self.current.contains_key(&job) {
-            let place = (Reverse(eval.priority), Reverse(eval.modify_index), eval.id);
-            self.waiting.entry(job).or_default().insert(place);
-        } else {
-            self.current.insert(job, eval.id);
-            self.ready.insert((Reverse(eval.priority), eval.create_index, eval.id));
+        use std::collections::btree_map::Entry;
+        match self.current.entry(key_of(eval)) {
+            Entry::Occupied(busy) => {
+                let place = (Reverse(eval.priority), Reverse(eval.modify_index), eval.id);
+                self.waiting.entry(busy.key().clone()).or_default().insert(place);
+            }
+            Entry::Vacant(free) => {
+                free.insert(eval.id);
+                self.ready.insert((Reverse(eval.priority), eval.create_index, eval.id));
+            }
         }
     }
 

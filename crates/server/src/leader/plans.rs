@@ -102,7 +102,7 @@ impl Plans {
         in_flight.next_ticket += 1;
         let number = in_flight.next_ticket;
         let mut nodes = Vec::new();
-        if !(plan.all_at_once && !rejected.is_empty()) {
+        if !plan.all_at_once || rejected.is_empty() {
             for (node, placements) in plan.placements.iter().filter(|(node, _)| !rejected.contains_key(node)) {
                 let placed = in_flight.by_node.entry(*node).or_default();
                 placed.extend(placements.iter().map(|alloc| (number, Arc::clone(alloc))));

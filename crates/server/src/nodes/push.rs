@@ -15,6 +15,8 @@ pub(crate) struct Sent {
     allocs: BTreeMap<AllocId, u64>,
     jobs: BTreeSet<(Name, Name, u64, u64)>,
     complete: bool,
+    /// The change of the servers that the node is up to.
+    up_to: u64,
 }
 
 impl Sent {
@@ -26,6 +28,12 @@ impl Sent {
     /// The frames that bring the node up to this snapshot; none when nothing changed for it.
     pub fn difference(&mut self, snapshot: &Snapshot, node: NodeId) -> Vec<ServerFrame> {
         let mut frames = Vec::new();
+        // Most changes are what the node said itself.
+        let newest = snapshot.work_index(&node);
+        if self.complete && newest == self.up_to {
+            return frames;
+        }
+        self.up_to = newest;
         let mut work = Work { index: snapshot.index(), ..Work::default() };
         let mut bytes = 0;
         for alloc in snapshot.allocs_by_node(&node) {

@@ -2,8 +2,9 @@
 
 use crate::error::ServerError;
 use crate::server::{Applied, Server};
+use herdsman_model::gate;
 use herdsman_model::spec::{canonicalize, normalize};
-use herdsman_model::validate::{Limits, validate_words};
+use herdsman_model::validate::{Limits, validate_words, warnings_text};
 use herdsman_model::{ClientStatus, DesiredTransition, EvalId, Evaluation, Job, JobStatus, Trigger};
 use herdsman_state::{
     Body, DeregisterJob, EvalRequest, JobKey, JobStability, JobSubmission, JobVersionTag, RegisterJob, ScaleJob,
@@ -63,8 +64,8 @@ impl JobChanged {
 #[derive(Debug, Clone)]
 pub struct PreparedJob {
     pub job: Job,
-    /// Empty, or what is worth knowing.
-    pub warnings: String,
+    /// What is worth knowing.
+    pub warnings: Vec<String>,
 }
 
 /// A job to stop.
@@ -134,10 +135,12 @@ impl Server {
     /// # Errors
     /// 400 when it is no job, 500 with every fault when it is no valid one.
     pub fn prepare_job(&self, request: &RegisterRequest) -> Result<PreparedJob, ServerError> {
-        let (mut job, words) = {
+        let (mut job, words, issues) = {
             let mut spec = normalize(request.job.clone()).map_err(|error| ServerError::new(400, error.to_string()))?;
             canonicalize(&mut spec);
-            Job::from_spec_with_words(&spec).map_err(|error| ServerError::refused(error.to_string()))?
+            let (job, words) =
+                Job::from_spec_with_words(&spec).map_err(|error| ServerError::refused(error.to_string()))?;
+            (job, words, gate::gate_spec(&spec))
         };
         forget_server_side(&mut job);
         if !request.namespace.is_empty() {
@@ -154,7 +157,11 @@ impl Server {
             max_count: self.config().jobs.max_count,
             memory_oversubscription: snapshot.scheduler_config().memory_oversubscription_enabled,
         };
-        let validation = validate_words(&job, &words, &limits);
+        let mut validation = validate_words(&job, &words, &limits);
+        // What is a promise that is not kept is refused; what does no harm is told.
+        let refused = issues.iter().filter(|issue| issue.severity == gate::Severity::Refuse);
+        validation.errors.extend(refused.map(|issue| issue.reason.clone()));
+        validation.warnings.extend(gate::warnings(&issues));
         if !validation.errors.is_empty() {
             return Err(ServerError::refused(validation.error_text()));
         }
@@ -162,7 +169,7 @@ impl Server {
         if let Some(existing) = snapshot.job(&job.namespace, &job.id) {
             keep_asked_for(&mut job, existing, request);
         }
-        Ok(PreparedJob { job, warnings: validation.warnings_text() })
+        Ok(PreparedJob { job, warnings: validation.warnings })
     }
 
     /// Refuses drivers and network modes that the job's namespace does not allow.
@@ -220,20 +227,19 @@ impl Server {
         if let Some(text) = submission.as_ref().filter(|text| text.source.len() + text.variables.len() > limit) {
             let size = text.source.len() + text.variables.len();
             if limit > 0 {
-                let text = format!("job source of {size} bytes is larger than the {limit} kept; it was not stored");
-                warnings = if warnings.is_empty() {
-                    herdsman_model::validate::warnings_text(&[text])
-                } else {
-                    format!("{warnings}{text}\n")
-                };
+                warnings.push(format!(
+                    "job source size of {} exceeds maximum of {} and will be discarded",
+                    megabytes(size),
+                    megabytes(limit)
+                ));
             }
             submission = None;
         }
         let evaluates = !job.is_periodic() && !job.is_parameterized();
         let eval =
-            evaluates.then(|| EvalRequest { priority: request.eval_priority, triggered_by: Trigger::JobRegister });
+            evaluates.then_some(EvalRequest { priority: request.eval_priority, triggered_by: Trigger::JobRegister });
         let applied = self.write_job(job, submission, eval, request.enforce_index).await?;
-        Ok(JobChanged::of(&applied, warnings))
+        Ok(JobChanged::of(&applied, warnings_text(&warnings)))
     }
 
     async fn write_job(
@@ -458,6 +464,12 @@ impl Server {
         };
         Ok(self.propose(Body::JobVersionTag(command)).await?.index)
     }
+}
+
+/// A size as warnings show it: `1.1 MB`.
+fn megabytes(bytes: usize) -> String {
+    let tenths = bytes.saturating_mul(10).div_ceil(1_000_000);
+    format!("{}.{} MB", tenths / 10, tenths % 10)
 }
 
 /// Keeps counts and resources of what exists, when asked to.

@@ -64,7 +64,7 @@ impl Server {
             old,
             new: Arc::clone(&new),
             next_periodic_launch,
-            warnings: prepared.warnings,
+            warnings: herdsman_model::validate::warnings_text(&prepared.warnings),
             index: snapshot.index(),
             ..Planned::default()
         };

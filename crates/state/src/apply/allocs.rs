@@ -91,7 +91,10 @@ fn take_over(txn: &mut Txn<'_>, stored: &Arc<Allocation>, update: AllocUpdate) -
     if update.network_status.is_some() {
         alloc.network_status = update.network_status;
     }
-    if let (Some(said), Some(_)) = (&update.deployment_status, alloc.deployment_id) {
+    // Health is told for deployments, and for migrations, which have none.
+    if let Some(said) = &update.deployment_status
+        && (said.healthy.is_some() || alloc.deployment_id.is_some())
+    {
         let canary = alloc.is_canary();
         let known = alloc.deployment_status.get_or_insert_with(Default::default);
         if said.healthy.is_some() {
