@@ -13,10 +13,7 @@ use crate::tree::{Fields, Node, NodeKind, zero_fields};
 /// Works the keys without a field of their own into the fields of one object.
 pub(crate) fn finish(decoder: &mut Decoder<'_, '_>, spec: &Spec, fields: &mut Fields) {
     match spec.name {
-        "Constraint" => constraint(fields, &["version", "semver", "regexp", "set_contains"]),
-        "Affinity" => {
-            constraint(fields, &["version", "semver", "regexp", "set_contains", "set_contains_all", "set_contains_any"])
-        }
+        "Constraint" | "Affinity" => constraint(fields),
         "NetworkResource" => ports(fields),
         "Task" => {
             identities(fields);
@@ -28,8 +25,8 @@ pub(crate) fn finish(decoder: &mut Decoder<'_, '_>, spec: &Spec, fields: &mut Fi
 }
 
 /// `version = "…"` stands for operator and value.
-fn constraint(fields: &mut Fields, short: &[&str]) {
-    for name in short {
+fn constraint(fields: &mut Fields) {
+    for name in ["version", "semver", "regexp", "set_contains", "set_contains_all", "set_contains_any"] {
         if let Some(node) = fields.remove(&format!("#{name}")) {
             operand(fields, name, &node);
             fields.insert("RTarget".to_owned(), node);
@@ -40,6 +37,12 @@ fn constraint(fields: &mut Fields, short: &[&str]) {
         operand(fields, "distinct_hosts", &node);
         let text = Json::from(if on { "true" } else { "false" });
         fields.insert("RTarget".to_owned(), Node { kind: NodeKind::Leaf(text), span: node.span });
+    }
+    for (name, opposite) in [("is_set", "is_not_set"), ("is_not_set", "is_set")] {
+        if let Some(node) = fields.remove(&format!("#{name}")) {
+            let on = matches!(node.kind, NodeKind::Leaf(Json::Bool(true)));
+            operand(fields, if on { name } else { opposite }, &node);
+        }
     }
     if let Some(node) = fields.remove("#distinct_property") {
         operand(fields, "distinct_property", &node);

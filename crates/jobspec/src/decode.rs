@@ -11,9 +11,9 @@ use crate::duration::parse_duration;
 use crate::eval::convert::{self, convert};
 use crate::eval::{Evaluator, Failed, Scope, Type, Value};
 use crate::hcl::{Body, BodyKind, Expr};
-use crate::schema::{Effect, Form, Key, Kind, Many, Spec};
+use crate::schema::{Form, Key, Kind, Many, Spec};
 use crate::tree::{Fields, Node, NodeKind, block_of, slot, zero_fields};
-use crate::{Setting, assemble};
+use crate::{Extension, assemble};
 
 const UNSUITABLE: &str = "Unsuitable value type";
 /// What a field of an object counts against the limit of steps.
@@ -32,8 +32,8 @@ pub(crate) enum Maps {
 pub(crate) struct Decoder<'r, 'h> {
     pub source: &'r Arc<Source>,
     pub evaluator: &'r mut Evaluator<'h>,
-    /// Keys that were written and do not simply act, or are not known to the peer.
-    pub settings: Vec<Setting>,
+    /// Keys that were written and that the peer does not know.
+    pub extensions: Vec<Extension>,
     /// Block types from the job down to where we are.
     pub path: Vec<&'static str>,
 }
@@ -120,9 +120,9 @@ impl Decoder<'_, '_> {
     }
 
     fn note(&mut self, key: &Key, span: Span) {
-        if key.effect != Effect::Acts || key.ours {
+        if key.ours {
             let path = format!("{}.{}", self.path.join("."), key.hcl);
-            self.settings.push(Setting { path, effect: key.effect, ours: key.ours, doc: key.doc, span });
+            self.extensions.push(Extension { path, span });
         }
     }
 
@@ -215,7 +215,7 @@ impl Decoder<'_, '_> {
             Kind::Text => Json::from(&*self.converted(expr, convert::to_string(&value))?),
             Kind::Bool => Json::from(self.converted(expr, convert::to_bool(&value))?),
             Kind::Int(low, high) => Json::from(self.int(expr, &value, low, high)?),
-            Kind::Int8Wrapping => Json::from(self.int(expr, &value, i64::MIN, i64::MAX)? as i8),
+            Kind::Int8Wrapping => Json::from(self.wrapped(expr, &value)?),
             Kind::Texts => {
                 let list = self.converted(expr, convert(&value, &Type::List(Box::new(Type::String))))?;
                 let items = list.items().cloned().unwrap_or_default();
@@ -261,6 +261,22 @@ impl Decoder<'_, '_> {
             Some(n) => Ok(n),
             None => self.unsuitable(expr, &format!("value must be a whole number, between {low} and {high}")),
         }
+    }
+
+    /// The peer keeps the lowest eight bits.
+    fn wrapped(&mut self, expr: &Expr, value: &Value) -> Result<i8, Failed> {
+        let given = self.int(expr, value, i64::MIN, i64::MAX)?;
+        let kept = given as i8;
+        if i64::from(kept) != given {
+            let detail = format!("{given} does not fit into -128 to 127; {kept} is what remains of it.");
+            self.evaluator.diagnostics.push(Diagnostic::warning(
+                self.source,
+                expr.focus(),
+                "Number out of range",
+                detail,
+            ));
+        }
+        Ok(kept)
     }
 
     fn duration(&mut self, expr: &Expr, value: &Value) -> Result<i64, Failed> {

@@ -34,7 +34,7 @@ pub use diag::{Diagnostic, Diagnostics, Severity, Source, Span};
 use eval::Evaluator;
 pub use eval::{Files, Host, NoHost, Scope};
 pub use fmt::format;
-pub use schema::{Described, Effect, describe};
+pub use schema::{Described, describe};
 pub use variables::Inputs;
 
 /// A job file read.
@@ -46,23 +46,17 @@ pub struct Parsed {
     pub warnings: Vec<Diagnostic>,
     /// Where each part was written, by its JSON pointer (`/TaskGroups/0/Count`).
     pub spans: BTreeMap<String, Span>,
-    /// What was written and does not simply act, or is not known to the peer.
-    pub settings: Vec<Setting>,
+    /// What the peer would refuse the file for.
+    pub extensions: Vec<Extension>,
     /// The text the spans point into.
     pub source: Arc<Source>,
 }
 
-/// A key that was written and does not simply act, or that the peer does not know.
+/// A key that was written and that the peer does not know.
 #[derive(Clone, Debug)]
-pub struct Setting {
-    /// Blocks from the job down and the key: `job.group.network.mbits`.
+pub struct Extension {
+    /// Blocks from the job down and the key: `job.group.task.lifecycle.when`.
     pub path: String,
-    /// What comes of it.
-    pub effect: Effect,
-    /// Whether the peer would refuse the file for it.
-    pub ours: bool,
-    /// What it is for.
-    pub doc: &'static str,
     /// Where it was written.
     pub span: Span,
 }
@@ -122,14 +116,14 @@ pub fn parse(name: &str, text: &str, inputs: &Inputs, host: &dyn Host) -> Result
     if let (Some(first), Some(second)) = (&job, jobs.next()) {
         duplicate_job(&mut evaluator, &source, first.header, second.header);
     }
-    let mut decoder = Decoder { source: &source, evaluator: &mut evaluator, settings: Vec::new(), path: vec!["job"] };
+    let mut decoder = Decoder { source: &source, evaluator: &mut evaluator, extensions: Vec::new(), path: vec!["job"] };
     let job = job.map(|block| assemble::job(&mut decoder, &content::BlockItem { scope, ..block }));
-    let settings = decoder.settings;
+    let extensions = decoder.extensions;
     if job.is_none() && !evaluator.diagnostics.has_errors() {
         let end = Span::new(text.len(), text.len());
         evaluator.diagnostics.push(Diagnostic::error(&source, end, "Missing job block", "A job block is required"));
     }
-    finish(evaluator.diagnostics, job, settings, source)
+    finish(evaluator.diagnostics, job, extensions, source)
 }
 
 /// A file of any content: volume, quota and policy files.
@@ -148,7 +142,7 @@ pub fn document(name: &str, text: &str, options: hcl::Options, host: &dyn Host) 
     let source = Source::new(name, text);
     let file = hcl::parse(&source, options)?;
     let mut evaluator = Evaluator::new(host);
-    let mut decoder = Decoder { source: &source, evaluator: &mut evaluator, settings: Vec::new(), path: Vec::new() };
+    let mut decoder = Decoder { source: &source, evaluator: &mut evaluator, extensions: Vec::new(), path: Vec::new() };
     let whole = Span::new(0, text.len());
     let node = decoder.free_body(&file.body, &Scope::default(), whole, decode::Maps::Plain);
     let mut diagnostics = evaluator.diagnostics;
@@ -178,17 +172,13 @@ fn duplicate_job(evaluator: &mut Evaluator<'_>, source: &Arc<Source>, first: Spa
 fn finish(
     mut diagnostics: Diagnostics,
     job: Option<tree::Node>,
-    settings: Vec<Setting>,
+    extensions: Vec<Extension>,
     source: Arc<Source>,
 ) -> Result<Parsed, Diagnostics> {
     diagnostics.sort();
     let Some(job) = job.filter(|_| !diagnostics.has_errors()) else { return Err(diagnostics) };
     let mut spans = BTreeMap::new();
     let job = job.finish(&mut String::new(), &mut spans);
-    let (_, mut warnings) = diagnostics.split();
-    for setting in settings.iter().filter(|s| s.effect == Effect::Warns) {
-        let detail = format!("{} has no effect here: {}.", setting.path, setting.doc);
-        warnings.push(Diagnostic::warning(&source, setting.span, "Setting without effect", detail));
-    }
-    Ok(Parsed { job, warnings, spans, settings, source })
+    let (_, warnings) = diagnostics.split();
+    Ok(Parsed { job, warnings, spans, extensions, source })
 }

@@ -100,12 +100,10 @@ fn every_part_has_its_place() {
 }
 
 #[test]
-fn what_has_no_effect_is_warned_about() {
-    let parsed = read("job \"x\" {\n  group \"g\" {\n    network {\n      mbits = 5\n    }\n  }\n}\n").expect("a job");
-    assert_eq!(parsed.warnings.len(), 1);
-    assert!(
-        parsed.warnings[0].compact().starts_with("x.nomad.hcl:4,7-16: Setting without effect; job.group.network.mbits")
-    );
+fn what_is_hardly_meant_is_warned_about() {
+    let parsed = read("job \"x\" {\n  affinity {\n    weight = 300\n  }\n}\n").expect("a job");
+    assert_eq!(parsed.job.pointer("/Affinities/0/Weight"), Some(&json!(44)));
+    assert!(parsed.warnings[0].compact().starts_with("x.nomad.hcl:3,14-17: Number out of range; 300"));
     let parsed = read(
         "job \"x\" {\n  group \"g\" {\n    task \"t\" {\n      driver = \"docker\"\n      config {\n        dynamic \
                        \"mount\" {\n          for_each = []\n          content {}\n        }\n      }\n    }\n  }\n}\n",
@@ -291,7 +289,26 @@ fn a_misspelt_var_is_warned_about() {
 #[test]
 fn what_the_peer_does_not_know_is_listed() {
     let parsed = read("job \"x\" {\n  group \"g\" {\n    task \"t\" {\n      lifecycle {\n        hook = \"poststop\"\n        when = \"failure\"\n      }\n    }\n  }\n}\n").expect("a job");
-    let ours: Vec<_> = parsed.settings.iter().filter(|s| s.ours).map(|s| s.path.as_str()).collect();
+    let ours: Vec<_> = parsed.extensions.iter().map(|e| e.path.as_str()).collect();
     assert_eq!(ours, ["job.group.task.lifecycle.when"]);
     assert_eq!(parsed.job.pointer("/TaskGroups/0/Tasks/0/Lifecycle/When"), Some(&json!("failure")));
+}
+
+#[test]
+fn short_forms_of_constraints_mean_their_operator() {
+    let operator = |line: &str| {
+        let job = read(&format!("job \"x\" {{\n  constraint {{\n    attribute = \"a\"\n    {line}\n  }}\n}}\n"))
+            .expect("a job")
+            .job;
+        let part = |name: &str| job["Constraints"][0][name].as_str().unwrap_or("").to_owned();
+        (part("LTarget"), part("Operand"), part("RTarget"))
+    };
+    let is = |l: &str, o: &str, r: &str| (l.to_owned(), o.to_owned(), r.to_owned());
+    assert_eq!(operator("is_set = true"), is("a", "is_set", ""));
+    assert_eq!(operator("is_set = false"), is("a", "is_not_set", ""));
+    assert_eq!(operator("is_not_set = true"), is("a", "is_not_set", ""));
+    assert_eq!(operator("set_contains_all = \"x,y\""), is("a", "set_contains_all", "x,y"));
+    assert_eq!(operator("set_contains_any = \"x,y\""), is("a", "set_contains_any", "x,y"));
+    assert_eq!(operator("distinct_property = \"b\""), is("b", "distinct_property", ""));
+    assert_eq!(operator("distinct_hosts = false"), is("a", "distinct_hosts", "false"));
 }

@@ -28,16 +28,15 @@ pub(super) static GROUP: Spec = Spec {
         many("network", "Networks", &NETWORK, "the network and its ports"),
         map("meta", "Meta", Form::Either, "names and texts that tasks see as NOMAD_META_*"),
         many("service", "Services", &SERVICE, "a service to be found under a name"),
-        one("vault", "", &VAULT, "access to secrets, for tasks that have no vault block").refuses(),
+        one("vault", "", &VAULT, "access to secrets, for tasks that have no vault block"),
         many("secret", "", &SECRET, "secrets of every task"),
         duration_or_null("shutdown_delay", "ShutdownDelay", "wait between leaving the services and the first kill"),
         duration_or_null("max_run_duration", "MaxRunDuration", "longest life of an allocation of a batch job"),
-        duration_or_null("stop_after_client_disconnect", "StopAfterClientDisconnect", "without effect; use disconnect")
-            .warns(),
-        duration_or_null("max_client_disconnect", "MaxClientDisconnect", "without effect; use disconnect").warns(),
-        bool_or_null("prevent_reschedule_on_lost", "PreventRescheduleOnLost", "without effect; use disconnect").warns(),
+        duration_or_null("stop_after_client_disconnect", "StopAfterClientDisconnect", "without effect; use disconnect"),
+        duration_or_null("max_client_disconnect", "MaxClientDisconnect", "without effect; use disconnect"),
+        bool_or_null("prevent_reschedule_on_lost", "PreventRescheduleOnLost", "without effect; use disconnect"),
         one("scaling", "Scaling", &SCALING, "bounds of the count, and a policy for the autoscaler"),
-        one("consul", "Consul", &CONSUL, "the service catalog").refuses(),
+        one("consul", "Consul", &CONSUL, "the service catalog"),
     ],
 };
 
@@ -45,9 +44,9 @@ pub(super) static GROUP: Spec = Spec {
 pub(super) static CONSUL: Spec = Spec {
     name: "Consul",
     keys: &[
-        text("namespace", "Namespace", "its namespace").refuses(),
-        text("cluster", "Cluster", "which of several").refuses(),
-        text("partition", "Partition", "its partition").refuses(),
+        text("namespace", "Namespace", "its namespace"),
+        text("cluster", "Cluster", "which of several"),
+        text("partition", "Partition", "its partition"),
     ],
 };
 
@@ -127,11 +126,11 @@ pub(super) static NETWORK: Spec = Spec {
     name: "NetworkResource",
     keys: &[
         text("mode", "Mode", "host, bridge, none or cni/<name>"),
-        text("device", "Device", "without effect").warns(),
-        text("cidr", "CIDR", "without effect").warns(),
-        text("ip", "IP", "without effect").warns(),
+        text("device", "Device", "without effect"),
+        text("cidr", "CIDR", "without effect"),
+        text("ip", "IP", "without effect"),
         text("hostname", "Hostname", "the host name inside"),
-        int_or_null("mbits", "MBits", "deprecated, without effect").warns(),
+        int_or_null("mbits", "MBits", "deprecated, without effect"),
         many("port", "DynamicPorts", &PORT, "a port; with static it goes to ReservedPorts"),
         many("reserved_ports", "ReservedPorts", &RESERVED_PORT, "a static port, in the old form"),
         one("dns", "DNS", &DNS, "name resolution inside"),
@@ -183,15 +182,12 @@ static VOLUME: Spec = Spec {
         boolean("sticky", "Sticky", "stay with the volume that was used first"),
         text("access_mode", "AccessMode", "who may read and write"),
         text("attachment_mode", "AttachmentMode", "file-system or block-device"),
-        one("mount_options", "MountOptions", &MOUNT_OPTIONS, "how a CSI volume is mounted").refuses(),
+        one("mount_options", "MountOptions", &MOUNT_OPTIONS, "how a CSI volume is mounted"),
         boolean("per_alloc", "PerAlloc", "a volume for each allocation: source[index]"),
     ],
 };
 
 static MOUNT_OPTIONS: Spec = Spec {
     name: "CSIMountOptions",
-    keys: &[
-        text("fs_type", "FSType", "the file system").refuses(),
-        texts("mount_flags", "MountFlags", "flags of the mount").refuses(),
-    ],
+    keys: &[text("fs_type", "FSType", "the file system"), texts("mount_flags", "MountFlags", "flags of the mount")],
 };

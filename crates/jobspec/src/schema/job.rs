@@ -3,8 +3,8 @@
 use super::group::{GROUP, MIGRATE, RESCHEDULE, UPDATE};
 use super::task::{SECRET, TASK, VAULT};
 use super::{
-    Form, Key, Kind, Spec, Zero, bool_or_null, boolean, fixed, int_or_null, key, label, many, map, one, text,
-    text_or_null, texts,
+    Form, Kind, Spec, Zero, bool_or_null, boolean, fixed, int_or_null, key, label, many, map, one, text, text_or_null,
+    texts,
 };
 
 /// `job "name" { … }`
@@ -30,11 +30,11 @@ pub static JOB: Spec = Spec {
         one("reschedule", "Reschedule", &RESCHEDULE, "when a failed allocation moves to another node"),
         one("migrate", "Migrate", &MIGRATE, "how allocations leave a draining node"),
         map("meta", "Meta", Form::Either, "names and texts that tasks see as NOMAD_META_*"),
-        one("vault", "", &VAULT, "access to secrets, for tasks that have no vault block").refuses(),
+        one("vault", "", &VAULT, "access to secrets, for tasks that have no vault block"),
         many("secret", "", &SECRET, "secrets of every task"),
         one("periodic", "Periodic", &PERIODIC, "starts the job at times"),
         one("parameterized", "ParameterizedJob", &PARAMETERIZED, "starts the job on demand, with a payload"),
-        one("multiregion", "Multiregion", &MULTIREGION, "deployment over several regions").refuses(),
+        one("multiregion", "Multiregion", &MULTIREGION, "deployment over several regions"),
         one("ui", "UI", &UI, "what the web pages show"),
         fixed("ConsulNamespace", Zero::Null),
         fixed("CreateIndex", Zero::Null),
@@ -67,10 +67,10 @@ pub(super) static CONSTRAINT: Spec = Spec {
         text("semver", "", "a strict semantic version constraint the attribute must fulfil"),
         text("regexp", "", "a regular expression the attribute must match"),
         text("set_contains", "", "values the attribute's list must all hold"),
-        text("set_contains_all", "", "without effect; write operator = \"set_contains_all\"").warns(),
-        text("set_contains_any", "", "without effect; write operator = \"set_contains_any\"").warns(),
-        boolean("is_set", "", "without effect; write operator = \"is_set\"").warns(),
-        boolean("is_not_set", "", "without effect; write operator = \"is_not_set\"").warns(),
+        text("set_contains_all", "", "values the attribute's list must all hold"),
+        text("set_contains_any", "", "values of which the attribute's list must hold one"),
+        boolean("is_set", "", "whether the attribute must be there"),
+        boolean("is_not_set", "", "whether the attribute must be absent"),
         boolean("distinct_hosts", "", "allocations on different nodes"),
         text("distinct_property", "", "allocations on nodes that differ in this attribute"),
     ],
@@ -132,23 +132,19 @@ static PARAMETERIZED: Spec = Spec {
     ],
 };
 
-const fn refused(key: Key) -> Key {
-    key.refuses()
-}
-
 static MULTIREGION: Spec = Spec {
     name: "Multiregion",
     keys: &[
-        refused(one("strategy", "Strategy", &STRATEGY, "how regions follow each other")),
-        refused(many("region", "Regions", &REGION, "one region")),
+        one("strategy", "Strategy", &STRATEGY, "how regions follow each other"),
+        many("region", "Regions", &REGION, "one region"),
     ],
 };
 
 static STRATEGY: Spec = Spec {
     name: "MultiregionStrategy",
     keys: &[
-        refused(int_or_null("max_parallel", "MaxParallel", "regions at a time")),
-        refused(text_or_null("on_failure", "OnFailure", "what a failure in one region does to the others")),
+        int_or_null("max_parallel", "MaxParallel", "regions at a time"),
+        text_or_null("on_failure", "OnFailure", "what a failure in one region does to the others"),
     ],
 };
 
@@ -156,10 +152,10 @@ static REGION: Spec = Spec {
     name: "MultiregionRegion",
     keys: &[
         label("Name", "the region"),
-        refused(int_or_null("count", "Count", "allocations of groups without a count")),
-        refused(texts("datacenters", "Datacenters", "its datacenters")),
-        refused(text("node_pool", "NodePool", "its node pool")),
-        refused(map("meta", "Meta", Form::Block, "its meta")),
+        int_or_null("count", "Count", "allocations of groups without a count"),
+        texts("datacenters", "Datacenters", "its datacenters"),
+        text("node_pool", "NodePool", "its node pool"),
+        map("meta", "Meta", Form::Block, "its meta"),
     ],
 };
 
@@ -193,10 +189,10 @@ pub(super) static TASK_SCALING: Spec = Spec {
     name: "TaskScalingPolicy",
     keys: &[
         label("Type", "cpu or mem"),
-        bool_or_null("enabled", "Enabled", "whether the policy is in force").warns(),
-        int_or_null("min", "Min", "least").warns(),
-        int_or_null("max", "Max", "most").required().warns(),
-        super::free("policy", "Policy", Form::Block, "content for the autoscaler").warns(),
+        bool_or_null("enabled", "Enabled", "whether the policy is in force"),
+        int_or_null("min", "Min", "least"),
+        int_or_null("max", "Max", "most").required(),
+        super::free("policy", "Policy", Form::Block, "content for the autoscaler"),
         fixed("CreateIndex", Zero::Int(0)),
         fixed("ID", Zero::Text("")),
         fixed("ModifyIndex", Zero::Int(0)),

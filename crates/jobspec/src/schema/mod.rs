@@ -32,8 +32,6 @@ pub struct Key {
     pub nullable: bool,
     /// Whether it must be written.
     pub required: bool,
-    /// What comes of it.
-    pub effect: Effect,
     /// Whether the peer does not know it.
     pub ours: bool,
     /// What it is for.
@@ -110,39 +108,7 @@ pub enum Zero {
     Omit,
 }
 
-/// What comes of a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// It does what it says.
-    Acts,
-    /// Nothing, and a warning says so.
-    Warns,
-    /// The job is refused, since it would be a promise not kept.
-    Refuses,
-}
-
-impl Effect {
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Effect::Acts => "acts",
-            Effect::Warns => "warns",
-            Effect::Refuses => "refuses",
-        }
-    }
-}
-
 impl Key {
-    const fn warns(mut self) -> Self {
-        self.effect = Effect::Warns;
-        self
-    }
-
-    const fn refuses(mut self) -> Self {
-        self.effect = Effect::Refuses;
-        self
-    }
-
     const fn required(mut self) -> Self {
         self.required = true;
         self
@@ -179,7 +145,7 @@ impl Key {
 
 const fn key(hcl: &'static str, json: &'static str, kind: Kind, zero: Zero, doc: &'static str) -> Key {
     let nullable = matches!(zero, Zero::Null | Zero::Omit);
-    Key { hcl, json, kind, zero, nullable, required: false, effect: Effect::Acts, ours: false, doc }
+    Key { hcl, json, kind, zero, nullable, required: false, ours: false, doc }
 }
 
 /// A text that is `""` when not set.
@@ -265,8 +231,6 @@ pub struct Described {
     pub json: &'static str,
     /// Whether it must be written.
     pub required: bool,
-    /// What comes of it.
-    pub effect: Effect,
     /// Whether the peer does not know it.
     pub ours: bool,
     /// What it is for.
@@ -291,7 +255,6 @@ fn rows_of(path: &str, spec: &'static Spec, rows: &mut Vec<Described>) {
             type_name: key.type_name(),
             json: key.json,
             required: key.required,
-            effect: key.effect,
             ours: key.ours,
             doc: key.doc,
         });

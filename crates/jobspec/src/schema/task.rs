@@ -29,16 +29,15 @@ pub(super) static TASK: Spec = Spec {
         duration("shutdown_delay", "ShutdownDelay", "wait between leaving the services and the signal"),
         one("logs", "LogConfig", &LOGS, "how its output is kept"),
         many("artifact", "Artifacts", &ARTIFACT, "a file or archive fetched before it starts"),
-        one("vault", "Vault", &VAULT, "access to secrets").refuses(),
-        one("consul", "Consul", &CONSUL, "the service catalog").refuses(),
+        one("vault", "Vault", &VAULT, "access to secrets"),
+        one("consul", "Consul", &CONSUL, "the service catalog"),
         many("template", "Templates", &TEMPLATE, "a file rendered from a template"),
         one("dispatch_payload", "DispatchPayload", &DISPATCH_PAYLOAD, "where the payload of a dispatch is written"),
         many("volume_mount", "VolumeMounts", &VOLUME_MOUNT, "where a volume of the group is mounted"),
-        key("csi_plugin", "CSIPluginConfig", Kind::Block(&CSI_PLUGIN, Many::One), Zero::Omit, "it is a storage plugin")
-            .refuses(),
+        key("csi_plugin", "CSIPluginConfig", Kind::Block(&CSI_PLUGIN, Many::One), Zero::Omit, "it is a storage plugin"),
         boolean("leader", "Leader", "when it ends the others are stopped"),
         text("kind", "Kind", "set for tasks that are added by the server"),
-        many("scaling", "ScalingPolicies", &TASK_SCALING, "bounds of its resources").warns(),
+        many("scaling", "ScalingPolicies", &TASK_SCALING, "bounds of its resources"),
         many("secret", "Secrets", &SECRET, "a secret read before it starts"),
         key(
             "identity",
@@ -49,8 +48,8 @@ pub(super) static TASK: Spec = Spec {
         ),
         super::fixed("Identity", Zero::Null),
         many("action", "Actions", &ACTION, "a command people may run in it"),
-        one("schedule", "Schedule", &SCHEDULE, "runs it at times only").refuses(),
-        ours("max_run_duration", "MaxRunDuration", Kind::Duration, "longest run; killed then, and failed").refuses(),
+        one("schedule", "Schedule", &SCHEDULE, "runs it at times only"),
+        ours("max_run_duration", "MaxRunDuration", Kind::Duration, "longest run; killed then, and failed"),
     ],
 };
 
@@ -59,12 +58,12 @@ static LIFECYCLE: Spec = Spec {
     keys: &[
         text("hook", "Hook", "prestart, poststart, poststop, or prestop").required(),
         boolean("sidecar", "Sidecar", "it runs along with the main tasks"),
-        ours("when", "When", Kind::Text, "a poststop task runs always, on success or on failure").refuses(),
-        ours("after", "After", Kind::Texts, "prestart tasks that must have succeeded before").refuses(),
-        ours("wait_for", "WaitFor", Kind::Text, "healthy: main tasks wait for its checks").refuses(),
-        ours("until", "Until", Kind::Text, "how long a sidecar lives: main or poststop").refuses(),
-        ours("task", "Task", Kind::Text, "the task after which a poststop task runs").refuses(),
-        ours("on_restart", "OnRestart", Kind::Bool, "also after each end that is followed by a restart").refuses(),
+        ours("when", "When", Kind::Text, "a poststop task runs always, on success or on failure"),
+        ours("after", "After", Kind::Texts, "prestart tasks that must have succeeded before"),
+        ours("wait_for", "WaitFor", Kind::Text, "healthy: main tasks wait for its checks"),
+        ours("until", "Until", Kind::Text, "how long a sidecar lives: main or poststop"),
+        ours("task", "Task", Kind::Text, "the task after which a poststop task runs"),
+        ours("on_restart", "OnRestart", Kind::Bool, "also after each end that is followed by a restart"),
     ],
 };
 
@@ -74,7 +73,7 @@ static LOGS: Spec = Spec {
         int_or_null("max_files", "MaxFiles", "files kept"),
         int_or_null("max_file_size", "MaxFileSizeMB", "size of each in MB"),
         bool_or_null("disabled", "Disabled", "keep no output"),
-        bool_or_null("enabled", "Enabled", "old, without effect; use disabled").warns(),
+        bool_or_null("enabled", "Enabled", "old, without effect; use disabled"),
     ],
 };
 
@@ -88,8 +87,8 @@ pub(super) static RESOURCES: Spec = Spec {
         int_or_null("memory_max", "MemoryMaxMB", "most MB; -1 has no limit"),
         int_or_null("secrets", "SecretsMB", "size of the secrets directory in MB"),
         int_or_null("disk", "DiskMB", "must be 0"),
-        int_or_null("iops", "IOPS", "deprecated, without effect").warns(),
-        many("network", "Networks", &NETWORK, "deprecated; use the network of the group").warns(),
+        int_or_null("iops", "IOPS", "deprecated, without effect"),
+        many("network", "Networks", &NETWORK, "deprecated; use the network of the group"),
         many("device", "Devices", &DEVICE, "devices such as GPUs"),
         one("numa", "NUMA", &NUMA, "placement on memory nodes"),
         ours(
@@ -97,18 +96,17 @@ pub(super) static RESOURCES: Spec = Spec {
             "Semaphores",
             Kind::Block(&SEMAPHORE, Many::List),
             "at most so many at a time in the cluster",
-        )
-        .refuses(),
+        ),
     ],
 };
 
 static SEMAPHORE: Spec = Spec {
     name: "Semaphore",
     keys: &[
-        text("name", "Name", "the name shared by all who hold it").required().refuses(),
-        int_or_null("slots", "Slots", "how many there are").refuses(),
-        int_or_null("consume", "Consume", "how many this task takes").refuses(),
-        duration_or_null("lease_timeout", "LeaseTimeout", "how long a lost holder keeps it").refuses(),
+        text("name", "Name", "the name shared by all who hold it").required(),
+        int_or_null("slots", "Slots", "how many there are"),
+        int_or_null("consume", "Consume", "how many this task takes"),
+        duration_or_null("lease_timeout", "LeaseTimeout", "how long a lost holder keeps it"),
     ],
 };
 
@@ -140,8 +138,8 @@ static ARTIFACT: Spec = Spec {
         bool_or_null("insecure", "GetterInsecure", "do not check certificates"),
         text_or_null("destination", "RelativeDest", "where it goes"),
         boolean("chown", "Chown", "give it to the user of the task"),
-        ours("upload", "Upload", Kind::Bool, "send it away after the main tasks instead").refuses(),
-        ours("when", "When", Kind::Text, "upload always, on success or on failure").refuses(),
+        ours("upload", "Upload", Kind::Bool, "send it away after the main tasks instead"),
+        ours("when", "When", Kind::Text, "upload always, on success or on failure"),
     ],
 };
 
@@ -172,7 +170,7 @@ static TEMPLATE: Spec = Spec {
         bool_or_null("env", "Envvars", "the result holds environment variables"),
         key("error_on_missing_key", "ErrMissingKey", Kind::Bool, Zero::Bool(false), "fail on a missing key").nullable(),
         one("wait", "Wait", &WAIT, "how long changes are collected"),
-        duration_or_null("vault_grace", "VaultGrace", "deprecated, without effect").warns(),
+        duration_or_null("vault_grace", "VaultGrace", "deprecated, without effect"),
     ],
 };
 
@@ -196,19 +194,16 @@ static CHANGE_SCRIPT: Spec = Spec {
 pub(super) static VAULT: Spec = Spec {
     name: "Vault",
     keys: &[
-        texts("policies", "Policies", "policies of the token").refuses(),
-        text("role", "Role", "role of the token").refuses(),
-        text_or_null("namespace", "Namespace", "its namespace").refuses(),
-        text("cluster", "Cluster", "which of several").refuses(),
-        key("env", "Env", Kind::Bool, Zero::Bool(true), "the token as VAULT_TOKEN").nullable().refuses(),
-        key("disable_file", "DisableFile", Kind::Bool, Zero::Bool(false), "no file with the token")
-            .nullable()
-            .refuses(),
+        texts("policies", "Policies", "policies of the token"),
+        text("role", "Role", "role of the token"),
+        text_or_null("namespace", "Namespace", "its namespace"),
+        text("cluster", "Cluster", "which of several"),
+        key("env", "Env", Kind::Bool, Zero::Bool(true), "the token as VAULT_TOKEN").nullable(),
+        key("disable_file", "DisableFile", Kind::Bool, Zero::Bool(false), "no file with the token").nullable(),
         key("change_mode", "ChangeMode", Kind::Text, Zero::Text("restart"), "on a new token: noop, restart or signal")
-            .nullable()
-            .refuses(),
-        text_or_null("change_signal", "ChangeSignal", "the signal").refuses(),
-        bool_or_null("allow_token_expiration", "AllowTokenExpiration", "do not renew").refuses(),
+            .nullable(),
+        text_or_null("change_signal", "ChangeSignal", "the signal"),
+        bool_or_null("allow_token_expiration", "AllowTokenExpiration", "do not renew"),
     ],
 };
 
@@ -251,14 +246,14 @@ static ACTION: Spec = Spec {
 };
 
 static SCHEDULE: Spec =
-    Spec { name: "TaskSchedule", keys: &[one("cron", "Cron", &SCHEDULE_CRON, "when it starts and ends").refuses()] };
+    Spec { name: "TaskSchedule", keys: &[one("cron", "Cron", &SCHEDULE_CRON, "when it starts and ends")] };
 
 static SCHEDULE_CRON: Spec = Spec {
     name: "TaskScheduleCron",
     keys: &[
-        text("start", "Start", "when it starts").refuses(),
-        text("end", "End", "when it ends").refuses(),
-        text("timezone", "Timezone", "the time zone").refuses(),
+        text("start", "Start", "when it starts"),
+        text("end", "End", "when it ends"),
+        text("timezone", "Timezone", "the time zone"),
     ],
 };
 
@@ -280,10 +275,10 @@ pub(super) static VOLUME_MOUNT: Spec = Spec {
 static CSI_PLUGIN: Spec = Spec {
     name: "TaskCSIPluginConfig",
     keys: &[
-        text("id", "ID", "the name of the plugin").refuses(),
-        text("type", "Type", "node, controller or monolith").refuses(),
-        text("mount_dir", "MountDir", "where its socket is").refuses(),
-        text("stage_publish_base_dir", "StagePublishBaseDir", "where volumes are staged").refuses(),
-        duration("health_timeout", "HealthTimeout", "how long it may take to answer").refuses(),
+        text("id", "ID", "the name of the plugin"),
+        text("type", "Type", "node, controller or monolith"),
+        text("mount_dir", "MountDir", "where its socket is"),
+        text("stage_publish_base_dir", "StagePublishBaseDir", "where volumes are staged"),
+        duration("health_timeout", "HealthTimeout", "how long it may take to answer"),
     ],
 };
