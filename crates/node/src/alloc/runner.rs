@@ -218,7 +218,8 @@ impl Runner {
             return;
         }
         let over = self.state.all_dead();
-        self.lost_directory = begun && !over && !self.info.dir.exists();
+        let built = self.state.tasks.values().any(|task| task.set_up);
+        self.lost_directory = built && !over && !self.info.dir.exists();
         let now = self.now();
         let commands = restore::resume(&mut self.state, rebooted, now);
         if !over {

@@ -53,7 +53,7 @@ async fn the_restart_policy_acts_and_the_failure_is_told() {
     assert_eq!(runs.lines().count(), 3);
     let state = &end.task_states["main"];
     assert_eq!((state.restarts, state.failed), (2, true));
-    let exits: Vec<_> = state.events.iter().filter_map(|e| match e.fact {
+    let exits = state.events.iter().filter_map(|e| match e.fact {
         TaskFact::Terminated { exit_code, .. } => Some(exit_code),
         _ => None,
     });

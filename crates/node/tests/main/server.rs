@@ -81,7 +81,7 @@ impl Server {
     }
 
     async fn session(self, wire: Wire) {
-        let (mut to, mut from) = wire.split();
+        let (mut to, mut from) = wire.split::<prost::bytes::Bytes>();
         let (sender, mut outgoing) = mpsc::unbounded_channel();
         let first = NodeFrame::decode(from.next().await.unwrap().unwrap()).unwrap().message;
         let Some(NodeMessage::Hello(hello)) = first else { panic!("the first message is a hello") };
@@ -107,7 +107,7 @@ impl Server {
             tokio::select! {
                 Some(message) = outgoing.recv() => {
                     let frame = ServerFrame { message: Some(message) };
-                    if to.send(frame.encode_to_vec().into()).await.is_err() {
+                    if to.send(prost::bytes::Bytes::from(frame.encode_to_vec())).await.is_err() {
                         return;
                     }
                 }
@@ -165,9 +165,8 @@ impl Server {
     pub fn place(&self, job: &Arc<Job>) -> AllocId {
         self.with(|inner| {
             inner.index += 1;
-            let mut id = [0u8; 16];
-            id[..8].copy_from_slice(&inner.index.to_be_bytes());
-            id[8] = 0xAA;
+            // Tests share a host: ids must differ between them, too.
+            let id = herdsman_world::Rng::uuid(&herdsman_world::SeededRng::from_os().unwrap());
             let group = &job.task_groups[0];
             let mut alloc = Allocation {
                 id: AllocId(id),
@@ -299,7 +298,7 @@ impl Server {
 }
 
 pub async fn send(wire: &mut Wire, message: BulkMessage) {
-    wire.send(BulkFrame { message: Some(message) }.encode_to_vec().into()).await.unwrap();
+    wire.send(prost::bytes::Bytes::from(BulkFrame { message: Some(message) }.encode_to_vec())).await.unwrap();
 }
 
 pub async fn recv(wire: &mut Wire) -> Option<BulkMessage> {
