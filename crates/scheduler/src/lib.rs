@@ -69,6 +69,9 @@ pub fn made_progress(decision: &Decision, result: &PlanResult) -> bool {
 /// caller takes a fresher snapshot (at least `refresh_index`) and calls again, at most [`max_attempts`] times without
 /// progress; then it gives up with [`give_up`].
 ///
+/// A blocked evaluation that is tried again is passed as it is, its status still blocked: if it fails again it comes back as
+/// [`Decision::evaluation`], blocked anew, instead of begetting another one.
+///
 /// The caller commits the plan, [`Decision::evaluation`] and [`Decision::new_evals`] together. From the plan it appends to
 /// an allocation's state changes whatever client status it sets, sets `next_allocation` of the allocation that a placement
 /// names as its previous one, adds placements to the counters of their deployment, and takes from [`Plan::deployment`]

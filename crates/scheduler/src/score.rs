@@ -70,12 +70,17 @@ impl Scores {
     }
 }
 
-/// Keeps the best scores with the metric.
-pub(crate) fn keep_best<'n>(metric: &mut AllocMetric, scored: impl Iterator<Item = (&'n Node, Scores)>) {
-    let mut all: Vec<(&Node, Scores)> = scored.collect();
-    // Stable: among equals the first one looked at stays first.
-    all.sort_by(|a, b| b.1.norm().total_cmp(&a.1.norm()));
-    metric.score_meta_data = all.iter().take(SCORES_KEPT).map(|(node, scores)| scores.show(node)).collect();
+/// Keeps the best scores with the metric; among equals the first ones looked at.
+pub(crate) fn keep_best<'n>(metric: &mut AllocMetric, scored: impl Iterator<Item = (&'n Node, Scores, f64)>) {
+    let mut best: Vec<(&Node, Scores, f64)> = Vec::with_capacity(SCORES_KEPT + 1);
+    for one in scored {
+        let place = best.partition_point(|other| other.2.total_cmp(&one.2).is_ge());
+        if place < SCORES_KEPT {
+            best.insert(place, one);
+            best.truncate(SCORES_KEPT);
+        }
+    }
+    metric.score_meta_data = best.iter().map(|(node, scores, _)| scores.show(node)).collect();
 }
 
 /// Perfect fit, in the terms of [`fit`].

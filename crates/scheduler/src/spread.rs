@@ -17,9 +17,12 @@ pub(crate) struct SpreadState {
     /// Wanted allocations by value; empty: evenly.
     desired: BTreeMap<String, f64>,
     values: BTreeMap<String, usize>,
-    names: Vec<String>,
     /// Allocations by value.
     counts: Vec<u64>,
+    /// Wanted allocations by value; none for a value that has no target.
+    wanted: Vec<Option<f64>>,
+    /// Fewest and most allocations of a value that has any; none when they are to be counted anew.
+    bounds: Option<Option<(u64, u64)>>,
     /// Value of each node looked at, by candidate.
     known: Vec<Option<Option<usize>>>,
     /// Lowest boost seen, for values of which none is wanted.
@@ -56,8 +59,9 @@ impl SpreadState {
             weight: weight(spread.weight),
             desired,
             values: BTreeMap::new(),
-            names: Vec::new(),
             counts: Vec::new(),
+            wanted: Vec::new(),
+            bounds: None,
             known: Vec::new(),
             lowest: -1.0,
         }
@@ -73,12 +77,13 @@ impl SpreadState {
             _ => None,
         };
         let index = value.map(|v| {
-            let next = self.names.len();
-            let index = *self.values.entry(v.clone()).or_insert(next);
-            if index == next {
-                self.names.push(v);
-                self.counts.push(0);
+            if let Some(index) = self.values.get(&v) {
+                return *index;
             }
+            let index = self.counts.len();
+            self.counts.push(0);
+            self.wanted.push(self.desired.get(&v).or_else(|| self.desired.get(REST)).copied());
+            self.values.insert(v, index);
             index
         });
         if self.known.len() <= candidate {
@@ -92,6 +97,7 @@ impl SpreadState {
 
     /// Notes that an allocation of the group came to a node, or left it.
     pub(crate) fn note(&mut self, candidate: usize, node: &Node, came: bool) {
+        self.bounds = None;
         if let Some(count) = self.value(candidate, node).and_then(|i| self.counts.get_mut(i)) {
             *count = if came { count.saturating_add(1) } else { count.saturating_sub(1) };
         }
@@ -102,8 +108,7 @@ impl SpreadState {
         if self.desired.is_empty() {
             return self.even(index);
         }
-        let name = self.names.get(index).map_or("", String::as_str);
-        let Some(desired) = self.desired.get(name).or_else(|| self.desired.get(REST)).copied() else { return -1.0 };
+        let Some(desired) = self.wanted.get(index).copied().flatten() else { return -1.0 };
         if desired <= 0.0 {
             return self.lowest;
         }
@@ -114,12 +119,16 @@ impl SpreadState {
     }
 
     /// The boost without targets: values with the fewest allocations are best.
-    fn even(&self, index: usize) -> f64 {
-        let used = self.counts.iter().copied().filter(|c| *c > 0);
-        let Some(max) = used.clone().max() else { return 0.0 };
+    fn even(&mut self, index: usize) -> f64 {
+        let counts = &self.counts;
+        let bounds = *self.bounds.get_or_insert_with(|| {
+            let used = counts.iter().copied().filter(|c| *c > 0);
+            used.clone().min().zip(used.max())
+        });
+        let Some((min, max)) = bounds else { return 0.0 };
         // A value that no allocation has yet counts as none, whatever the others have.
         let current = self.counts.get(index).copied().unwrap_or(0);
-        let min = if current == 0 { 0 } else { used.min().unwrap_or(0) };
+        let min = if current == 0 { 0 } else { min };
         let (min, max, current) = (float(min), float(max), float(current));
         if current > min {
             return if min == 0.0 { -1.0 } else { (min - current) / min };

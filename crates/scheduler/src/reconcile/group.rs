@@ -406,7 +406,7 @@ impl Reconciler<'_> {
         let canarying = part.canarying();
         // While they are tried, canaries come on top of what is wanted.
         let unknown = sets.unknown.clone();
-        let counts = |a: &Arc<Allocation>| !unknown.contains(&a.id) && !(canarying && canary_ids.contains(&a.id));
+        let counts = |a: &Arc<Allocation>| !(unknown.contains(&a.id) || canarying && canary_ids.contains(&a.id));
         let present = sets.untainted.iter().filter(|a| counts(a)).count() + sets.migrate.len();
         let wanted = usize::try_from(group.count).unwrap_or(0);
         let mut surplus = present.saturating_sub(wanted);

@@ -71,8 +71,9 @@ fn reschedules_are_counted_within_the_interval() {
 #[test]
 fn scores_are_those_of_the_goldens() {
     let golden = |name: &str| -> serde_json::Value {
-        let root = std::env::var("HERDSMAN_SHARED")
-            .unwrap_or_else(|_| format!("{}/../../../shared", env!("CARGO_MANIFEST_DIR")));
+        #[allow(clippy::disallowed_methods)]
+        let given = std::env::var("HERDSMAN_SHARED");
+        let root = given.unwrap_or_else(|_| format!("{}/../../../shared", env!("CARGO_MANIFEST_DIR")));
         let path = format!("{root}/compat/goldens/api/{name}");
         let text = std::fs::read_to_string(&path)
             .unwrap_or_else(|e| panic!("{path}: {e}; set HERDSMAN_SHARED to the directory that holds compat/goldens"));
@@ -339,7 +340,7 @@ fn static_ports_collide_and_dynamic_ones_do_not() {
     assert_eq!(decision.queued_allocations["g"], 1);
     let blocked = &decision.new_evals[0];
     assert_eq!((blocked.status, blocked.triggered_by), (EvalStatus::Blocked, Trigger::QueuedAllocs));
-    assert_eq!(blocked.class_eligibility["v1:1"], true);
+    assert!(blocked.class_eligibility["v1:1"]);
     assert_eq!(decision.evaluation.blocked_eval, Some(blocked.id));
     let ports = &world.live("j")[0].resources.shared.ports;
     assert_eq!(ports.len(), 3);
@@ -350,7 +351,8 @@ fn static_ports_collide_and_dynamic_ones_do_not() {
 
 #[test]
 fn filters_name_their_reason() {
-    let table: Vec<(&str, Box<dyn Fn(&mut Job)>)> = vec![
+    type Edit = Box<dyn Fn(&mut Job)>;
+    let table: Vec<(&str, Edit)> = vec![
         ("missing drivers", Box::new(|j| edit_task(j, |t| t.driver = "docker".into()))),
         (
             "${meta.rack} = nope",

@@ -24,14 +24,14 @@ impl View for World {
     fn index(&self) -> u64 {
         self.index
     }
-    fn job(&self, _: &str, id: &str) -> Option<Arc<Job>> {
-        self.jobs.get(id)?.last().cloned()
+    fn job(&self, namespace: &str, id: &str) -> Option<Arc<Job>> {
+        self.jobs.get(&key(namespace, id))?.last().cloned()
     }
-    fn job_version(&self, _: &str, id: &str, version: u64) -> Option<Arc<Job>> {
-        self.jobs.get(id)?.iter().find(|j| j.version == version).cloned()
+    fn job_version(&self, namespace: &str, id: &str, version: u64) -> Option<Arc<Job>> {
+        self.jobs.get(&key(namespace, id))?.iter().find(|j| j.version == version).cloned()
     }
-    fn allocs_by_job(&self, _: &str, id: &str) -> Vec<Arc<Allocation>> {
-        self.by_job.get(id).into_iter().flatten().map(|a| self.allocs[a].clone()).collect()
+    fn allocs_by_job(&self, namespace: &str, id: &str) -> Vec<Arc<Allocation>> {
+        self.by_job.get(&key(namespace, id)).into_iter().flatten().map(|a| self.allocs[a].clone()).collect()
     }
     fn allocs_by_node(&self, node: &NodeId) -> Vec<Arc<Allocation>> {
         self.allocs.values().filter(|a| a.node_id == *node && !a.client_terminal()).cloned().collect()
@@ -51,6 +51,11 @@ impl View for World {
     fn config(&self) -> Config {
         self.config.clone()
     }
+}
+
+/// Jobs of the default namespace go by their id.
+fn key(namespace: &str, id: &str) -> String {
+    if namespace == NS { id.to_owned() } else { format!("{namespace}/{id}") }
 }
 
 pub fn id(n: u64) -> [u8; 16] {
@@ -96,7 +101,7 @@ impl World {
     /// Registers a job: a new version if there is one already.
     pub fn register(&mut self, mut job: Job) -> Arc<Job> {
         self.index += 1;
-        let versions = self.jobs.entry(job.id.clone()).or_default();
+        let versions = self.jobs.entry(key(&job.namespace, &job.id)).or_default();
         if let Some(last) = versions.last() {
             job.version = last.version + 1;
             job.create_index = last.create_index;
@@ -134,11 +139,11 @@ impl World {
         let newest = self.jobs[job].last().unwrap();
         Evaluation {
             id: EvalId(id(self.index * 1000)),
-            namespace: NS.into(),
+            namespace: newest.namespace.as_str().into(),
             priority: newest.priority,
             kind: newest.kind,
             triggered_by: trigger,
-            job_id: job.into(),
+            job_id: newest.id.as_str().into(),
             status: EvalStatus::Pending,
             ..Evaluation::default()
         }
@@ -159,7 +164,7 @@ impl World {
     pub fn step(&mut self, eval: &Evaluation, seed: u64) -> Decision {
         let decision = self.plan(eval, seed);
         let findings = herdsman_scheduler::lint(self, &decision.plan);
-        assert!(findings.is_empty(), "{findings:#?}\n{}\n{}", self.brief(&eval.job_id), brief_plan(&decision.plan));
+        assert!(findings.is_empty(), "{findings:#?}\n{}", brief_plan(&decision.plan));
         self.commit(&decision.plan);
         decision
     }
@@ -221,7 +226,7 @@ impl World {
         alloc.modify_index = index;
         if !self.allocs.contains_key(&alloc.id) {
             alloc.create_index = index;
-            self.by_job.entry(alloc.job_id.to_string()).or_default().push(alloc.id);
+            self.by_job.entry(key(&alloc.namespace, &alloc.job_id)).or_default().push(alloc.id);
             if let Some(previous) = alloc.previous_allocation.and_then(|p| self.allocs.get_mut(&p)) {
                 Arc::make_mut(previous).next_allocation = Some(alloc.id);
             }
@@ -256,6 +261,12 @@ impl World {
     /// Allocations that are wanted and whose work is not over.
     pub fn live(&self, job: &str) -> Vec<Arc<Allocation>> {
         self.of_job(job).into_iter().filter(|a| !a.terminal() && !a.work_over()).collect()
+    }
+
+    /// The same, for a job that may be gone.
+    pub fn live_of(&self, eval: &Evaluation) -> Vec<Arc<Allocation>> {
+        let all = self.allocs_by_job(&eval.namespace, &eval.job_id);
+        all.into_iter().filter(|a| !a.terminal()).collect()
     }
 
     pub fn set_health(&mut self, alloc: AllocId, healthy: bool) {
