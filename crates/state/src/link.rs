@@ -126,7 +126,9 @@ impl Snapshot {
             && before.eval_id == after.eval_id
             && before.deployment_id == after.deployment_id
             && before.job_version == after.job_version
-            && before.job_create_index == after.job_create_index;
+            && before.job_create_index == after.job_create_index
+            && before.job_id == after.job_id
+            && before.namespace == after.namespace;
         if !same_place {
             self.unlink_alloc(before);
             self.link_alloc(after);

@@ -268,6 +268,12 @@ impl<'a> Txn<'a> {
         if before.is_none() || before.as_ref().is_some_and(|b| b.client_terminal() != alloc.client_terminal()) {
             self.touch_job(alloc_key(&alloc));
         }
+        if let Some(before) = &before
+            && (before.job_id != alloc.job_id || before.namespace != alloc.namespace)
+        {
+            self.touch_job(alloc_key(before));
+            self.touch_job(alloc_key(&alloc));
+        }
         self.s.allocs.insert(alloc.id, alloc.clone());
         if ended {
             self.delete_services_of(&alloc);
@@ -305,6 +311,7 @@ impl<'a> Txn<'a> {
                 eval.create_index = before.create_index;
                 eval.create_time = before.create_time;
                 self.s.unlink_eval(before);
+                self.touch_job(eval_key(before));
             }
             None => {
                 eval.create_index = self.index;
@@ -365,6 +372,7 @@ impl<'a> Txn<'a> {
                 deployment.create_index = before.create_index;
                 deployment.create_time = before.create_time;
                 self.s.unlink_deployment(before);
+                self.touch_job(deployment_key(before));
             }
             None => {
                 deployment.create_index = self.index;
