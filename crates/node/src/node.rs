@@ -41,6 +41,9 @@ struct JobEntry {
     stored: bool,
 }
 
+/// The node, and what references to it stand for.
+type NodeView = (Arc<NodeNoun>, Arc<BTreeMap<String, String>>);
+
 /// What the parts of a node share.
 pub struct Shared {
     pub config: NodeConfig,
@@ -55,7 +58,7 @@ pub struct Shared {
     /// The server a session is open with.
     pub connected: watch::Sender<Option<String>>,
     pub stopping: watch::Sender<bool>,
-    node: Mutex<(Arc<NodeNoun>, Arc<BTreeMap<String, String>>)>,
+    node: Mutex<NodeView>,
     dynamic_meta: Mutex<DynamicMeta>,
     allocs: Mutex<BTreeMap<AllocId, AllocHandle>>,
     jobs: Mutex<BTreeMap<String, JobEntry>>,

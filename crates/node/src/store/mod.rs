@@ -5,6 +5,8 @@
 
 mod backend;
 mod load;
+#[cfg(test)]
+mod tests;
 
 pub use load::{Loaded, LoadedAlloc};
 
@@ -13,9 +15,9 @@ use herdsman_model::AllocId;
 use herdsman_world::World;
 use prost::Message;
 use redb::{Database, ReadableDatabase, TableDefinition};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 
 /// Format of the records that this version writes. A record of a higher one is refused.
@@ -108,11 +110,11 @@ impl Store {
             }
         };
         let store_error = |error: redb::Error| NodeError::Store { path: path.clone(), error: error.to_string() };
-        prepare(&db).map_err(store_error)?;
-        let loaded = load::load(&db.begin_read().map_err(|e| store_error(e.into()))?).map_err(store_error)?;
+        prepare(&db).map_err(&store_error)?;
+        let loaded = load::load(&db.begin_read().map_err(|e| store_error(e.into()))?).map_err(&store_error)?;
         let (queue, writes) = mpsc::channel(QUEUE);
         let failing = Arc::new(AtomicBool::new(false));
-        tokio::spawn(writer(world.clone(), Arc::new(db), writes, Arc::clone(&failing)));
+        tokio::spawn(writer(world.clone(), path, db, writes, Arc::clone(&failing)));
         Ok((Store { queue, failing }, loaded))
     }
 
@@ -142,13 +144,30 @@ fn prepare(db: &Database) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// The writer: one transaction for all that waits.
-async fn writer(world: World, db: Arc<Database>, mut writes: mpsc::Receiver<Write>, failing: Arc<AtomicBool>) {
+/// The writer: one transaction for all that waits. After an error the store is opened anew, because what a failed sync was
+/// for is not known; what was not stored is written again by whoever wanted it.
+async fn writer(
+    world: World,
+    path: PathBuf,
+    db: Database,
+    mut writes: mpsc::Receiver<Write>,
+    failing: Arc<AtomicBool>,
+) {
     let mut batch = Vec::new();
+    let held = Arc::new(Mutex::new(Some(db)));
     while writes.recv_many(&mut batch, BATCH).await > 0 {
         let (ops, done): (Vec<_>, Vec<_>) = batch.drain(..).map(|write| (write.ops, write.done)).unzip();
-        let db = Arc::clone(&db);
-        let work = move || commit(&db, &ops).map_err(|error| std::io::Error::other(error.to_string()));
+        let (held, on, path) = (Arc::clone(&held), world.clone(), path.clone());
+        let work = move || {
+            let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+            let db = match held.take() {
+                Some(db) => db,
+                None => backend::open(&on, &path, CACHE_BYTES).map_err(std::io::Error::other)?,
+            };
+            commit(&db, &ops).map_err(std::io::Error::other)?;
+            *held = Some(db);
+            Ok(())
+        };
         let result = herdsman_world::disk::run(&*world.disk, work).await.map_err(|error| error.to_string());
         let failed = result.is_err();
         if failing.swap(failed, Ordering::Relaxed) != failed {
