@@ -52,6 +52,8 @@ struct Class {
 
 struct JobInfo {
     version: u64,
+    /// An older version's own datacenters and pool; the newest one's are those of the ready nodes.
+    reach: Option<Box<Job>>,
     conditions: Conditions,
 }
 
@@ -250,7 +252,12 @@ impl<'v> Stack<'v> {
         for rule in &conditions.distinct_properties {
             self.distinct.push(Distinct { rule: rule.clone(), job: index, name: None, counts: BTreeMap::new() });
         }
-        self.jobs.push(JobInfo { version: job.version, conditions });
+        let older = job.version != self.job.version;
+        let reach = older.then(|| {
+            let (datacenters, node_pool) = (job.datacenters.clone(), job.node_pool.clone());
+            Box::new(Job { datacenters, node_pool, ..Job::default() })
+        });
+        self.jobs.push(JobInfo { version: job.version, reach, conditions });
         self.classes.iter_mut().for_each(|c| c.jobs.push(None));
         index
     }
@@ -407,6 +414,9 @@ impl<'v> Stack<'v> {
         let candidate = self.candidates.get(index)?;
         let info = self.groups.get(group.0)?;
         let job = self.jobs.get(info.job)?;
+        if job.reach.as_ref().is_some_and(|older| !in_reach(older, &candidate.node)) {
+            return Some("out of reach of the version to place".to_owned());
+        }
         let mut class = candidate.class.and_then(|c| self.classes.get_mut(c));
         let known = |class: &Option<&mut Class>| {
             let class = class.as_ref()?;

@@ -175,7 +175,24 @@ impl World {
         self.step(&eval, self.index)
     }
 
+    /// What the plan applier asks before it commits: no node's part is refused.
+    pub fn assert_accepted(&self, plan: &Plan) {
+        for (id, placements) in &plan.placements {
+            if placements.iter().all(|a| self.allocs.contains_key(&a.id)) {
+                continue;
+            }
+            let stops = plan.stops.get(id).into_iter().chain(plan.preemptions.get(id)).flatten();
+            let gone: Vec<AllocId> = stops.filter(|s| s.desired_status.is_terminal()).map(|s| s.id).collect();
+            let mut after = self.allocs_by_node(id);
+            after.retain(|a| !gone.contains(&a.id) && !placements.iter().any(|p| p.id == a.id));
+            after.extend(placements.iter().cloned());
+            let node = &self.nodes[id];
+            allocs_fit(node, &after).unwrap_or_else(|d| panic!("node {id} refuses: {d}\n{}", brief_plan(plan)));
+        }
+    }
+
     pub fn commit(&mut self, plan: &Plan) {
+        self.assert_accepted(plan);
         self.index += 1;
         let (index, now) = (self.index, self.now);
         for stop in plan.stops.values().chain(plan.preemptions.values()).flatten() {
