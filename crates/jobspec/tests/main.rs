@@ -4,6 +4,7 @@
 mod behaviour;
 mod errors;
 mod functions;
+mod gate;
 mod goldens;
 mod limits;
 mod table;

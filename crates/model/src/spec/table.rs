@@ -283,6 +283,8 @@ pub static TASK: Shape = Shape {
         opt("Identities", "identity", Blocks(&WORKLOAD_IDENTITY), Own),
         opt("Actions", "action", Blocks(&ACTION), Own),
         opt("Schedule", "schedule", Block(&TASK_SCHEDULE), Own),
+        // The peer does not know this.
+        omit_empty("MaxRunDuration", "max_run_duration", DURATION, Own),
     ],
 };
 
@@ -424,6 +426,9 @@ pub static TASK_ARTIFACT: Shape = Shape {
         opt("GetterInsecure", "insecure", Flag, IsFlag(false)),
         opt("RelativeDest", "destination", Text, Own),
         val("Chown", "chown", Flag, Own),
+        // The peer does not know these.
+        omit_empty("Upload", "upload", Flag, Own),
+        omit_empty("When", "when", Text, Own),
     ],
 };
 
@@ -526,6 +531,19 @@ pub static RESOURCES: Shape = Shape {
         opt("NUMA", "numa", Block(&NUMARESOURCE), Own),
         opt("SecretsMB", "secrets", INT64, Own),
         opt("IOPS", "iops", INT64, Own),
+        // The peer does not know this.
+        omit_empty("Semaphores", "semaphore", Blocks(&SEMAPHORE), Own),
+    ],
+};
+
+/// Semaphore: an extension.
+pub static SEMAPHORE: Shape = Shape {
+    name: "Semaphore",
+    fields: &[
+        val("Name", "name", Text, Own),
+        opt("Slots", "slots", INT64, Own),
+        opt("Consume", "consume", INT64, Own),
+        opt("LeaseTimeout", "lease_timeout", DURATION, Own),
     ],
 };
 
@@ -633,8 +651,20 @@ pub static CHECK_RESTART: Shape = Shape {
 };
 
 /// TaskLifecycle.
-pub static TASK_LIFECYCLE: Shape =
-    Shape { name: "TaskLifecycle", fields: &[val("Hook", "hook", Text, Own), val("Sidecar", "sidecar", Flag, Own)] };
+pub static TASK_LIFECYCLE: Shape = Shape {
+    name: "TaskLifecycle",
+    fields: &[
+        val("Hook", "hook", Text, Own),
+        val("Sidecar", "sidecar", Flag, Own),
+        // The peer does not know these.
+        omit_empty("When", "when", Text, Own),
+        omit_empty("After", "after", Texts, Own),
+        omit_empty("WaitFor", "wait_for", Text, Own),
+        omit_empty("Until", "until", Text, Own),
+        omit_empty("Task", "task", Text, Own),
+        omit_empty("OnRestart", "on_restart", Flag, Own),
+    ],
+};
 
 /// Affinity.
 pub static AFFINITY: Shape = Shape {
