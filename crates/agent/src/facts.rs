@@ -8,12 +8,13 @@ use futures::stream::BoxStream;
 use herdsman_http::agent::{Agent as AgentView, AgentFacts};
 use herdsman_http::error::HttpError;
 use herdsman_model::NodeId;
-use herdsman_node::Node;
+use herdsman_node::{Node, Shared};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, RwLock};
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
 use tracing::Level;
 
 /// The version of the peer that this agent is compatible with.
@@ -32,8 +33,17 @@ pub struct Facts {
     /// Addresses listened on, once they are known.
     addresses: Listening,
     log: Log,
-    node: RwLock<Option<Node>>,
+    node: RwLock<Option<NodeView>>,
     reload: Reload,
+}
+
+/// The node of this agent, as far as the API asks.
+#[derive(Clone)]
+struct NodeView {
+    id: NodeId,
+    shared: Arc<Shared>,
+    /// The server that a session is open with.
+    connected: watch::Receiver<Option<String>>,
 }
 
 /// Addresses this agent listens on.
@@ -67,11 +77,12 @@ impl Facts {
     }
 
     /// Says that the node runs.
-    pub fn set_node(&self, node: Node) {
-        *self.node.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(node);
+    pub fn set_node(&self, node: &Node) {
+        let view = NodeView { id: node.id(), shared: Arc::clone(node.shared()), connected: node.connected() };
+        *self.node.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(view);
     }
 
-    fn node(&self) -> Option<Node> {
+    fn node(&self) -> Option<NodeView> {
         self.node.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 }
@@ -142,23 +153,30 @@ impl AgentView for Facts {
     }
 
     fn node_id(&self) -> Option<NodeId> {
-        self.node().map(|n| n.id())
+        self.node().map(|n| n.id)
     }
 
     fn client_stats(&self) -> Option<BTreeMap<String, String>> {
-        self.node().map(|n| n.stats())
+        self.node().map(|n| {
+            BTreeMap::from([
+                ("node_id".to_string(), n.id.to_string()),
+                ("known_servers".to_string(), n.shared.servers().join(",")),
+                ("num_allocations".to_string(), n.shared.count().to_string()),
+                ("connected".to_string(), n.connected.borrow().is_some().to_string()),
+            ])
+        })
     }
 
     fn client_health(&self) -> Result<(), String> {
         match self.node() {
-            Some(node) => node.health(),
-            None => Ok(()),
+            Some(node) if node.connected.borrow().is_none() => Err("no session with a server is open".to_string()),
+            _ => Ok(()),
         }
     }
 
     fn servers(&self) -> Vec<String> {
         match self.node() {
-            Some(node) => node.servers(),
+            Some(node) => node.shared.servers(),
             None if self.addresses.rpc.is_some() => vec![self.addresses.advertise_rpc.clone()],
             None => Vec::new(),
         }
@@ -169,7 +187,7 @@ impl AgentView for Facts {
             return Err(HttpError::new(501, "this agent runs no node, so it has no servers to set"));
         };
         let servers: Vec<String> = servers.iter().map(|s| with_port(s, self.settings.ports.rpc)).collect();
-        node.set_servers(servers);
+        node.shared.learn_servers(servers);
         Ok(())
     }
 

@@ -1,9 +1,10 @@
 //! Putting server, node and API together in one process.
 
-use crate::config::settings::{ClientSettings, ServerSettings, Settings};
+use crate::config::settings::{ClientSettings, DrainSettings, ServerSettings, Settings};
 use crate::dirs::{self, DirError, Temporary};
 use crate::drivers;
 use crate::facts::{COMPATIBLE_VERSION, Facts, Listening, Reload, VERSION, with_port};
+use crate::leave;
 use crate::log::Log;
 use herdsman_http::api::Api;
 use herdsman_model::{HostVolume, NodeReserved};
@@ -97,7 +98,7 @@ impl Agent {
             None => None,
         };
         if let Some(node) = &node {
-            facts.set_node(node.clone());
+            facts.set_node(node);
         }
         Ok(Agent { settings, facts, server, node, listening, tasks, temporary: places.temporary })
     }
@@ -142,16 +143,13 @@ impl Agent {
     /// Ends the agent. Its tasks go on; those of a development agent are stopped first. A graceful end drains the node if
     /// the configuration says so.
     pub async fn shutdown(mut self, graceful: bool) {
-        if let Some(node) = &self.node {
-            if self.settings.dev {
-                if tokio::time::timeout(DEV_STOP_LIMIT, node.stop_all()).await.is_err() {
-                    tracing::warn!(target: "agent", "some tasks did not end in time and go on without the agent");
-                }
-            } else if graceful
-                && let Some(drain) = self.settings.client.as_ref().and_then(|c| c.drain_on_shutdown.clone())
-            {
-                node.drain(drain.deadline, drain.ignore_system_jobs, drain.force).await;
+        if self.settings.dev {
+            let left = leave::stop_everything(self.server.as_ref(), self.node.as_ref(), DEV_STOP_LIMIT).await;
+            if left > 0 {
+                tracing::warn!(target: "agent", allocations = left, "tasks did not end in time and go on without the agent");
             }
+        } else if graceful && let (Some(node), Some(drain)) = (&self.node, self.drain_settings()) {
+            leave::drain(self.http_addr(), node, &drain).await;
         }
         self.tasks.abort_all();
         let (server, node) = (self.server.take(), self.node.take());
@@ -168,6 +166,22 @@ impl Agent {
         }
         drop(self.temporary.take());
     }
+
+    fn drain_settings(&self) -> Option<DrainSettings> {
+        self.settings.client.as_ref().and_then(|c| c.drain_on_shutdown.clone())
+    }
+}
+
+/// This host's address for others: the first that is neither loopback nor link-local, private ones first.
+fn default_address() -> IpAddr {
+    let mut all: Vec<IpAddr> =
+        if_addrs::get_if_addrs().unwrap_or_default().iter().filter(|i| !i.is_link_local()).map(|i| i.ip()).collect();
+    all.retain(|ip| !ip.is_loopback());
+    all.sort_by_key(|ip| match ip {
+        IpAddr::V4(v4) => (0, !v4.is_private()),
+        IpAddr::V6(_) => (1, false),
+    });
+    all.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
 fn places(settings: &Settings, unique: u64) -> Result<Places, AgentError> {
@@ -239,7 +253,7 @@ fn addresses(settings: &Settings, http: Vec<SocketAddr>, server: Option<&Server>
         let port = listened.map_or(port, |l| l.port());
         match (given, listened) {
             ("", Some(address)) if !address.ip().is_unspecified() => address.to_string(),
-            ("", _) => SocketAddr::new(herdsman_node::default_address(), port).to_string(),
+            ("", _) => SocketAddr::new(default_address(), port).to_string(),
             (given, _) => with_port(given, port),
         }
     };
