@@ -303,7 +303,7 @@ pub struct AllocMetric {
     pub nodes_in_pool: u64,
     pub node_pool: String,
     /// Ready nodes per datacenter.
-    pub nodes_available: crate::values::Map<u64>,
+    pub nodes_available: std::collections::BTreeMap<String, u64>,
     pub class_filtered: crate::values::Map<u64>,
     pub constraint_filtered: crate::values::Map<u64>,
     pub nodes_exhausted: u64,

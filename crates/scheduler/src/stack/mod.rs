@@ -17,7 +17,7 @@ use crate::spread::{self, SpreadState};
 use crate::view::{Algorithm, Config, View};
 use herdsman_expr::constraint::Cache;
 use herdsman_expr::glob;
-use herdsman_model::{AllocId, AllocMetric, Allocation, Job, Map, Node, NodeId, TaskGroup};
+use herdsman_model::{AllocId, AllocMetric, Allocation, Job, Node, NodeId, TaskGroup};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -169,7 +169,7 @@ impl<'v> Stack<'v> {
             }
         });
         stack.base.nodes_in_pool = u64::try_from(stack.ready.len()).unwrap_or(u64::MAX);
-        stack.base.nodes_available = Map(available);
+        stack.base.nodes_available = available;
         let mut ready = std::mem::take(&mut stack.ready);
         stack.random.shuffle(&mut ready);
         stack.ready = ready;
