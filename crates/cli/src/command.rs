@@ -4,8 +4,10 @@ use crate::flags::{Flag, Parsed};
 use crate::terminal::Terminal;
 use futures::future::BoxFuture;
 use herdsman_client::{Client, ClientError};
+use std::sync::Arc;
 
 /// One command.
+#[derive(Clone, Copy)]
 pub struct Command {
     /// The words that name it, such as `job run`.
     pub name: &'static str,
@@ -35,20 +37,62 @@ pub struct Call<'a> {
 }
 
 /// What a command reads of its surroundings, as a parameter so that tests can set it.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Environment {
     variables: std::collections::BTreeMap<String, String>,
+    clock: fn(i64) -> i64,
+    /// What the clock is given.
+    fixed: i64,
+    input: Option<Arc<[u8]>>,
+}
+
+impl Default for Environment {
+    fn default() -> Environment {
+        Environment::of([])
+    }
+}
+
+fn system_clock(_: i64) -> i64 {
+    match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+        Err(_) => 0,
+    }
 }
 
 impl Environment {
     /// The variables of this process.
     pub fn of_process() -> Environment {
-        Environment { variables: std::env::vars().collect() }
+        Environment::of(std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?))))
     }
 
     /// These variables and no others.
     pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Environment {
-        Environment { variables: variables.into_iter().collect() }
+        Environment { variables: variables.into_iter().collect(), clock: system_clock, fixed: 0, input: None }
+    }
+
+    /// The same with a clock that stands at this many nanoseconds since 1970.
+    #[must_use]
+    pub fn at_time(mut self, nanoseconds: i64) -> Environment {
+        self.clock = |fixed| fixed;
+        self.fixed = nanoseconds;
+        self
+    }
+
+    /// The same with this as standard input.
+    #[must_use]
+    pub fn with_input(mut self, input: &[u8]) -> Environment {
+        self.input = Some(input.into());
+        self
+    }
+
+    /// Nanoseconds since 1970.
+    pub fn now(&self) -> i64 {
+        (self.clock)(self.fixed)
+    }
+
+    /// Standard input as given, when it was given.
+    pub fn given_input(&self) -> Option<&Arc<[u8]>> {
+        self.input.as_ref()
     }
 
     /// The value of a variable; empty is absent.
@@ -176,3 +220,157 @@ pub const GENERAL_FLAGS: &[Flag] = &[
     Flag::switch("insecure", "The same as -tls-skip-verify."),
     Flag::text("token", "<secret>", "The secret of an access token. Overrides NOMAD_TOKEN."),
 ];
+
+/// `-verbose`.
+pub const VERBOSE: Flag = Flag::switch("verbose", "Full ids, absolute times and more detail.");
+/// `-json`.
+pub const JSON: Flag = Flag::switch("json", "The answer as JSON.");
+/// `-t`.
+pub const TEMPLATE: Flag = Flag::text("t", "<template>", "The answer through a Go template.");
+/// `-detach`.
+pub const DETACH: Flag = Flag::switch("detach", "Do not watch what the evaluation does; its id is printed.");
+/// `-filter`.
+pub const FILTER: Flag = Flag::text("filter", "<expression>", "Only what this filter expression selects.");
+/// `-per-page`.
+pub const PER_PAGE: Flag = Flag::number("per-page", "How many results one page has.");
+/// `-page-token`.
+pub const PAGE_TOKEN: Flag =
+    Flag::text("page-token", "<token>", "Where the page begins, as printed by the page before.");
+/// `-ui`.
+pub const UI: Flag = Flag::switch("ui", "Open the matching page in the browser.");
+
+impl Call<'_> {
+    /// How times are shown here.
+    pub fn times(&self) -> crate::format::Times {
+        crate::format::Times::of(self.environment)
+    }
+
+    /// Whether full ids are wanted.
+    pub fn verbose(&self) -> bool {
+        self.flags.on("verbose")
+    }
+
+    /// The number of a flag, none when it is not given.
+    pub fn number(&self, flag: &str) -> Option<i64> {
+        self.flags.text(flag).and_then(|t| t.parse().ok())
+    }
+
+    /// The nanoseconds of a flag with a duration, none when it is not given.
+    pub fn duration(&self, flag: &str) -> Option<i64> {
+        self.flags.text(flag).and_then(|t| herdsman_expr::duration::parse(t).ok())
+    }
+
+    /// A query with the paging flags of this call.
+    pub fn paged(&self) -> herdsman_client::Query {
+        herdsman_client::Query {
+            filter: self.flags.text("filter").unwrap_or_default().to_string(),
+            per_page: self.number("per-page").and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+            next_token: self.flags.text("page-token").unwrap_or_default().to_string(),
+            ..herdsman_client::Query::none()
+        }
+    }
+
+    /// All of standard input.
+    ///
+    /// # Errors
+    /// It cannot be read, or is too large.
+    pub async fn input(&self) -> Result<Vec<u8>, Failure> {
+        if let Some(given) = self.environment.given_input() {
+            return Ok(given.to_vec());
+        }
+        let read = tokio::task::spawn_blocking(|| {
+            use std::io::Read;
+            let mut all = Vec::new();
+            std::io::stdin().take(MAX_INPUT_BYTES + 1).read_to_end(&mut all).map(|_| all)
+        });
+        let all = match read.await {
+            Ok(Ok(all)) => all,
+            Ok(Err(error)) => return Err(Failure::new(format!("Error reading standard input: {error}"))),
+            Err(error) => return Err(Failure::new(format!("Error reading standard input: {error}"))),
+        };
+        if all.len() as u64 > MAX_INPUT_BYTES {
+            return Err(Failure::new(format!("Standard input is larger than {MAX_INPUT_BYTES} bytes")));
+        }
+        Ok(all)
+    }
+
+    /// The text of a file, or of standard input for `-`.
+    ///
+    /// # Errors
+    /// It cannot be read, is too large or is no text.
+    pub async fn file_or_input(&self, path: &str) -> Result<String, Failure> {
+        let bytes = if path == "-" {
+            self.input().await?
+        } else {
+            read_file(path).map_err(|e| Failure::new(format!("Failed to read {path:?}: {e}")))?
+        };
+        String::from_utf8(bytes).map_err(|_| Failure::new(format!("{path:?} is not text in UTF-8")))
+    }
+
+    /// Asks before something is done; anything but yes is no.
+    ///
+    /// # Errors
+    /// There is no answer to read.
+    pub async fn confirm(&mut self, question: &str) -> Result<bool, Failure> {
+        self.terminal.raw(format!("{question} [y/N] ").as_bytes());
+        let line = match self.environment.given_input() {
+            Some(given) => String::from_utf8_lossy(given).lines().next().unwrap_or_default().to_string(),
+            None => tokio::task::spawn_blocking(|| {
+                let mut line = String::new();
+                std::io::stdin().read_line(&mut line).map(|_| line)
+            })
+            .await
+            .map_err(|e| Failure::new(format!("Failed to parse answer: {e}")))?
+            .map_err(|e| Failure::new(format!("Failed to parse answer: {e}")))?,
+        };
+        match line.trim().to_lowercase().as_str() {
+            "" if line.is_empty() => Err(Failure::new("Failed to parse answer: EOF")),
+            "y" | "yes" => Ok(true),
+            _ => Ok(false),
+        }
+    }
+
+    /// Prints an answer in the form that `-json` or `-t` asks for; false when neither does.
+    ///
+    /// # Errors
+    /// Both are given, or the template fails.
+    pub fn formatted(&mut self, value: &serde_json::Value) -> Result<bool, Failure> {
+        let template = self.flags.text("t").map(str::to_string);
+        match (self.flags.on("json"), template) {
+            (true, Some(_)) => Err(Failure::new("Both json and template formatting are not allowed")),
+            (true, None) => {
+                self.terminal.line(crate::view::pretty(value));
+                Ok(true)
+            }
+            (false, Some(template)) => {
+                let text = crate::template::render(&template, value)
+                    .map_err(|e| Failure::new(format!("Error formatting the data: {e}")))?;
+                self.terminal.line(text);
+                Ok(true)
+            }
+            (false, None) => Ok(false),
+        }
+    }
+
+    /// Whether `-json` or `-t` is given.
+    pub fn wants_data(&self) -> bool {
+        self.flags.on("json") || self.flags.text("t").is_some()
+    }
+}
+
+/// The largest standard input and file that is read whole, bytes.
+pub const MAX_INPUT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The bytes of a file, if it is not too large.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_file(path: impl AsRef<std::path::Path>) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut all = Vec::new();
+    std::fs::File::open(path)?.take(MAX_INPUT_BYTES + 1).read_to_end(&mut all)?;
+    if all.len() as u64 > MAX_INPUT_BYTES {
+        return Err(std::io::Error::other(format!("larger than {MAX_INPUT_BYTES} bytes")));
+    }
+    Ok(all)
+}

@@ -12,7 +12,7 @@ const WIDTH: usize = 78;
 const COMMON: &[&str] = &["run", "stop", "status", "alloc", "job", "node", "agent"];
 
 /// The list of all commands, families as one line.
-pub fn overview(table: &[Command], program: &str) -> String {
+pub fn overview(table: &[&'static Command], program: &str) -> String {
     let mut lines: BTreeMap<&str, String> = BTreeMap::new();
     for command in table {
         let (first, family) = match command.name.split_once(' ') {
@@ -57,29 +57,49 @@ fn family_synopsis(family: &str) -> String {
         "service" => "registered services",
         "system" => "the system API",
         "var" => "variables",
+        "job periodic" => "periodic jobs",
+        "job tag" => "names of job versions",
+        "node meta" => "node metadata",
+        "node pool" => "node pools",
+        "operator raft" => "the replicated log",
+        "operator scheduler" => "the scheduler's settings",
+        "scaling" | "scaling policy" => "scaling policies",
+        "system reconcile" => "the repair of derived state",
         "operator" => return "Cluster-level tools for operators".to_string(),
         other => return format!("Commands about {other}"),
     };
     format!("Interact with {things}")
 }
 
-/// The commands of one family, such as `job`; none when there is no such family.
-pub fn family(table: &[Command], program: &str, prefix: &str) -> Option<String> {
+/// The commands of one family, such as `job`; none when there is no such family. Families within show as one line.
+pub fn family(table: &[&'static Command], program: &str, prefix: &str) -> Option<String> {
     let start = format!("{prefix} ");
-    let members: Vec<&Command> = table.iter().filter(|c| c.name.starts_with(&start)).collect();
+    let mut members: BTreeMap<&str, String> = BTreeMap::new();
+    for command in table.iter().filter(|c| c.name.starts_with(&start)) {
+        let name = command.name.strip_prefix(&start).unwrap_or(command.name);
+        match name.split_once(' ') {
+            Some((inner, _)) => {
+                members.entry(inner).or_insert_with(|| family_synopsis(&format!("{prefix} {inner}")));
+            }
+            None => {
+                members.insert(name, command.synopsis.to_string());
+            }
+        }
+    }
     if members.is_empty() || prefix.is_empty() {
         return None;
     }
-    let mut text = format!("Usage: {program} {prefix} <subcommand> [options] [args]\n\nSubcommands:\n");
-    for command in members {
-        let name = command.name.strip_prefix(&start).unwrap_or(command.name);
-        let _ = writeln!(text, "    {name:<19} {}", command.synopsis);
+    let mut text = format!("Usage: {program} {prefix} <subcommand> [options] [args]\n\n");
+    let _ = writeln!(text, "  {}. Each subcommand has its own help with -h.\n\nSubcommands:", family_synopsis(prefix));
+    let widest = members.keys().map(|n| n.len()).max().unwrap_or(0);
+    for (name, synopsis) in members {
+        let _ = writeln!(text, "    {name:<widest$}    {synopsis}");
     }
     Some(text.trim_end().to_string())
 }
 
 /// The name of the command nearest to words that name none.
-pub fn nearest(table: &[Command], words: &[String]) -> Option<&'static str> {
+pub fn nearest(table: &[&'static Command], words: &[String]) -> Option<&'static str> {
     let wanted = words.iter().take(2).cloned().collect::<Vec<_>>().join(" ");
     let first = words.first()?;
     table

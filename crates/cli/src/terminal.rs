@@ -29,8 +29,8 @@ impl Colour {
 /// Where commands print.
 pub struct Terminal {
     program: String,
-    out: Box<dyn Write + Send>,
-    err: Box<dyn Write + Send>,
+    out: Box<dyn Write + Send + Sync>,
+    err: Box<dyn Write + Send + Sync>,
     colours: bool,
     interactive: bool,
 }
@@ -49,7 +49,7 @@ impl Terminal {
     }
 
     /// Prints into these, without colours.
-    pub fn into(program: &str, out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Terminal {
+    pub fn into(program: &str, out: Box<dyn Write + Send + Sync>, err: Box<dyn Write + Send + Sync>) -> Terminal {
         Terminal { program: program.to_string(), out, err, colours: false, interactive: false }
     }
 
@@ -79,6 +79,26 @@ impl Terminal {
         let _ = self.out.flush();
     }
 
+    /// Prints lines over what was last drawn here, where somebody looks at a screen; else below it.
+    pub fn draw(&mut self, region: &mut Region, text: &str) {
+        if !self.interactive {
+            self.line(text);
+            return;
+        }
+        let (height, width) = screen_size();
+        let mut lines: Vec<String> = text.lines().map(|l| clip(l, width)).collect();
+        // What scrolled off cannot be drawn over again.
+        lines.truncate(height.saturating_sub(1).max(1));
+        let mut drawing = String::new();
+        if region.lines > 0 {
+            drawing = format!("\u{1b}[{}A\u{1b}[J", region.lines);
+        }
+        drawing.push_str(&lines.join("\n"));
+        drawing.push('\n');
+        region.lines = lines.len();
+        self.raw(drawing.as_bytes());
+    }
+
     /// Prints a line on standard error.
     pub fn error(&mut self, text: impl AsRef<str>) {
         let _ = writeln!(self.err, "{}", text.as_ref());
@@ -96,6 +116,42 @@ impl Terminal {
     }
 }
 
+/// A part of the screen that is drawn again as things change.
+#[derive(Debug, Default)]
+pub struct Region {
+    lines: usize,
+}
+
+/// Lines and columns of the screen.
+pub fn screen_size() -> (usize, usize) {
+    match rustix::termios::tcgetwinsize(std::io::stdout()) {
+        Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (usize::from(size.ws_row), usize::from(size.ws_col)),
+        _ => (24, 80),
+    }
+}
+
+/// The line without what does not fit the screen, so that it takes one line there.
+fn clip(line: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut count = 0;
+    let mut escaped = false;
+    for c in line.chars() {
+        match (escaped, c) {
+            (false, '\u{1b}') => escaped = true,
+            (true, 'm') => escaped = false,
+            (true, _) => {}
+            (false, _) => {
+                count += 1;
+                if count > width {
+                    continue;
+                }
+            }
+        }
+        out.push(c);
+    }
+    out
+}
+
 /// Lines of cells separated by `|`, set in columns: cells padded to the widest, two spaces between. Empty cells read
 /// `<none>`, as the peer's do.
 pub fn columns(lines: &[String]) -> String {
@@ -105,6 +161,25 @@ pub fn columns(lines: &[String]) -> String {
 /// `Key|Value` lines set as `Key  = Value`.
 pub fn pairs(lines: &[String]) -> String {
     render(lines, " = ", "<none>")
+}
+
+/// Stands for `|` within a cell.
+const BAR: char = '\u{1f}';
+
+/// A text as one cell of a line: what separates cells is kept as text, line ends become blanks.
+pub fn cell(text: &str) -> String {
+    text.trim()
+        .chars()
+        .map(|c| {
+            if c == '|' {
+                BAR
+            } else if c == '\n' {
+                ' '
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 fn render(lines: &[String], gap: &str, empty: &str) -> String {
@@ -130,7 +205,7 @@ fn render(lines: &[String], gap: &str, empty: &str) -> String {
 fn set_row(row: &[&str], widths: &[usize], gap: &str) -> String {
     let mut line = String::new();
     for (position, cell) in row.iter().enumerate() {
-        line.push_str(cell);
+        line.extend(cell.chars().map(|c| if c == BAR { '|' } else { c }));
         if position + 1 < row.len() {
             let wanted = widths.get(position).copied().unwrap_or(0);
             line.extend(std::iter::repeat_n(' ', wanted.saturating_sub(width(cell))));
@@ -158,6 +233,12 @@ fn width(cell: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_are_clipped_and_colours_kept() {
+        assert_eq!(clip("abcdef", 4), "abcd");
+        assert_eq!(clip("\u{1b}[31mabcdef\u{1b}[0m", 2), "\u{1b}[31mab\u{1b}[0m");
+    }
 
     #[test]
     fn cells_stand_in_columns() {

@@ -1,0 +1,144 @@
+//! Printing what arrives, from its beginning or from near its end, to its end or on and on.
+
+use crate::command::{Attempt, Failure};
+use crate::terminal::Terminal;
+use herdsman_client::{BodyStream, Client, Query};
+use std::time::Duration;
+
+/// Lines shown by `-tail` when no number is given.
+pub const DEFAULT_TAIL: usize = 10;
+
+/// Bytes read for each line that `-tail` shows: lines are rarely longer.
+const BYTES_PER_LINE: usize = 1024;
+/// The most bytes read to find the last lines.
+const MAX_TAIL_BYTES: usize = 8 * 1024 * 1024;
+/// A stream that says nothing for so long has shown what was there.
+const QUIET: Duration = Duration::from_millis(250);
+
+/// Where to begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    Start,
+    /// This many bytes before the end.
+    Bytes(usize),
+    /// This many lines before the end.
+    Lines(usize),
+}
+
+impl From {
+    /// The parameters of this beginning.
+    pub fn apply(self, query: Query) -> Query {
+        let back = match self {
+            From::Start => return query.with("origin", "start").with("offset", "0"),
+            From::Bytes(count) => count,
+            From::Lines(count) => count.saturating_mul(BYTES_PER_LINE).min(MAX_TAIL_BYTES),
+        };
+        query.with("origin", "end").with("offset", back.to_string())
+    }
+}
+
+/// Which of our outputs it goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    Standard,
+    Error,
+}
+
+/// A stream that is being printed.
+pub struct Printing {
+    stream: BodyStream,
+    output: Output,
+    /// Lines still to be found near the end, and what was read for that.
+    tail: Option<(usize, Vec<u8>)>,
+}
+
+impl Printing {
+    /// Opens a stream of plain bytes.
+    ///
+    /// # Errors
+    /// The agent refuses.
+    pub async fn open(
+        client: &Client,
+        path: &str,
+        query: Query,
+        from: From,
+        output: Output,
+    ) -> Result<Printing, Failure> {
+        let query = from.apply(query).with("plain", "true");
+        let stream = client.stream("GET", path, &query, None).await.map_err(|e| Failure::new(e.to_string()))?;
+        let tail = match from {
+            From::Lines(count) => Some((count, Vec::new())),
+            _ => None,
+        };
+        Ok(Printing { stream, output, tail })
+    }
+
+    /// Waits for the next piece; false at the end. Nothing is lost when the wait is given up.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        loop {
+            let quiet_after_some = self.tail.as_ref().is_some_and(|(_, held)| !held.is_empty());
+            let piece = if quiet_after_some {
+                match tokio::time::timeout(QUIET, self.stream.next()).await {
+                    Ok(piece) => piece.attempt("Error reading")?,
+                    Err(_) => return Ok(self.found_tail()),
+                }
+            } else {
+                self.stream.next().await.attempt("Error reading")?
+            };
+            match (piece, &mut self.tail) {
+                (None, _) => return Ok(self.found_tail()),
+                (Some(piece), None) => return Ok(Some(piece.to_vec())),
+                (Some(piece), Some((_, held))) => held.extend_from_slice(&piece),
+            }
+        }
+    }
+
+    fn found_tail(&mut self) -> Option<Vec<u8>> {
+        let (count, held) = self.tail.take()?;
+        let kept = last_lines(&held, count).to_vec();
+        (!kept.is_empty()).then_some(kept)
+    }
+
+    /// Which output it goes to.
+    pub fn output(&self) -> Output {
+        self.output
+    }
+}
+
+/// Prints a piece.
+pub fn print(terminal: &mut Terminal, output: Output, piece: &[u8]) {
+    match output {
+        Output::Standard => terminal.raw(piece),
+        Output::Error => terminal.raw_error(piece),
+    }
+}
+
+/// The last lines of a text.
+pub fn last_lines(text: &[u8], count: usize) -> &[u8] {
+    if count == 0 {
+        return &[];
+    }
+    let body = text.strip_suffix(b"\n").unwrap_or(text);
+    let ends = body.iter().enumerate().rev().filter(|(_, b)| **b == b'\n').map(|(at, _)| at);
+    match ends.take(count).nth(count - 1) {
+        Some(at) => text.get(at + 1..).unwrap_or_default(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_lines;
+
+    #[test]
+    fn the_last_lines_are_whole() {
+        assert_eq!(last_lines(b"a\nb\nc\n", 2), b"b\nc\n");
+        assert_eq!(last_lines(b"a\nb\nc", 1), b"c");
+        assert_eq!(last_lines(b"a\nb\n", 5), b"a\nb\n");
+        assert_eq!(last_lines(b"a\n", 0), b"");
+        assert_eq!(last_lines(b"", 3), b"");
+    }
+}
