@@ -47,13 +47,20 @@ impl Aggregate {
     }
 }
 
+/// What was measured in a time: things that happened, and how long or large they were.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Measured {
+    pub counters: BTreeMap<&'static str, Aggregate>,
+    pub samples: BTreeMap<&'static str, Aggregate>,
+}
+
 /// The interval being filled, the last full one, and totals since the start.
 #[derive(Debug, Default)]
 struct Kept {
     begun: Option<tokio::time::Instant>,
-    current: BTreeMap<&'static str, Aggregate>,
-    last: BTreeMap<&'static str, Aggregate>,
-    totals: BTreeMap<&'static str, Aggregate>,
+    current: Measured,
+    last: Measured,
+    totals: Measured,
 }
 
 /// Counters and samples of this agent's API.
@@ -85,31 +92,44 @@ impl Metrics {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes that something happened, under a name of the program.
+    pub fn count(&self, name: &'static str) {
+        let mut kept = self.kept();
+        kept.turn();
+        kept.current.counters.entry(name).or_default().add(1.0);
+        kept.totals.counters.entry(name).or_default().add(1.0);
+    }
+
     /// Notes a value under a name of the program.
     pub fn sample(&self, name: &'static str, value: f64) {
         let mut kept = self.kept();
         kept.turn();
-        kept.current.entry(name).or_default().add(value);
-        kept.totals.entry(name).or_default().add(value);
+        kept.current.samples.entry(name).or_default().add(value);
+        kept.totals.samples.entry(name).or_default().add(value);
     }
 
-    /// Notes an answered request: milliseconds it took, and whether it failed on our side.
+    /// Notes a request that came.
+    pub fn request(&self) {
+        self.count("nomad.http.requests");
+    }
+
+    /// Notes an answered request: how long it took, and whether it failed on our side.
     pub fn measure(&self, status: u16, took: Duration) {
         self.sample("nomad.http.request", took.as_secs_f64() * 1000.0);
         if status >= 500 {
-            self.sample("nomad.http.request_failed", 1.0);
+            self.count("nomad.http.requests_failed");
         }
     }
 
-    /// The last full interval; before there is one, what the first holds so far.
-    pub fn interval(&self) -> BTreeMap<&'static str, Aggregate> {
+    /// The last full interval; as long as nothing is in one, what the current holds so far.
+    pub fn interval(&self) -> Measured {
         let mut kept = self.kept();
         kept.turn();
-        if kept.last.is_empty() { kept.current.clone() } else { kept.last.clone() }
+        if kept.last == Measured::default() { kept.current.clone() } else { kept.last.clone() }
     }
 
     /// Everything since the agent started.
-    pub fn totals(&self) -> BTreeMap<&'static str, Aggregate> {
+    pub fn totals(&self) -> Measured {
         self.kept().totals.clone()
     }
 }
@@ -137,11 +157,11 @@ mod tests {
         metrics.measure(500, Duration::from_millis(4));
         tokio::time::advance(INTERVAL).await;
         let last = metrics.interval();
-        let requests = last.get("nomad.http.request").unwrap();
+        let requests = last.samples.get("nomad.http.request").unwrap();
         assert_eq!((requests.count, requests.min, requests.max), (2, 2.0, 4.0));
         assert!((requests.mean() - 3.0).abs() < 1e-9 && (requests.deviation() - 2f64.sqrt()).abs() < 1e-9);
-        assert_eq!(last.get("nomad.http.request_failed").unwrap().count, 1);
+        assert_eq!(last.counters.get("nomad.http.requests_failed").unwrap().count, 1);
         metrics.measure(200, Duration::from_millis(1));
-        assert_eq!(metrics.totals().get("nomad.http.request").unwrap().count, 3);
+        assert_eq!(metrics.totals().samples.get("nomad.http.request").unwrap().count, 3);
     }
 }

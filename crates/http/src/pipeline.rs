@@ -62,6 +62,7 @@ pub struct Call {
 /// Takes a request through every step.
 pub async fn handle(api: Arc<Api>, http: hyper::Request<Incoming>) -> Response<Body> {
     let start = Instant::now();
+    api.metrics().request();
     let method = http.method().as_str().to_string();
     let target = http.uri().path_and_query().map(|p| p.as_str().to_string()).unwrap_or_default();
     let path = decode(http.uri().path(), false);

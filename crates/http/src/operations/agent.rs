@@ -23,7 +23,7 @@ const SCHEDULERS: [&str; 5] = ["system", "sysbatch", "service", "batch", "_core"
 
 /// The identifier that stands for a server in answers: its number in the log, as the last digits of an id.
 pub fn server_id(number: u64) -> String {
-    format!("00000000-0000-0000-0000-{:012x}", number & 0xffff_ffff_ffff)
+    format!("00000000-0000-4000-8000-{:012x}", number & 0xffff_ffff_ffff)
 }
 
 /// The name of this server among all regions.

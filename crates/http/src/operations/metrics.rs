@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::error::HttpError;
-use crate::metrics::{Aggregate, INTERVAL};
+use crate::metrics::{Aggregate, INTERVAL, Measured};
 use crate::pipeline::Call;
 use herdsman_model::{ClientStatus, EvalStatus, JobStatus, NodeStatus};
 use herdsman_state::Snapshot;
@@ -42,12 +42,14 @@ pub async fn read(call: Call) -> Result<Answer, HttpError> {
         return Ok(Answer::text(200, text).with_content_type("text/plain; version=0.0.4; charset=utf-8"));
     }
     let interval = call.api.metrics().interval();
-    let samples: Vec<Value> = interval.iter().map(|(name, one)| sample(name, one, &host)).collect();
+    let shown_as = |all: &BTreeMap<&'static str, Aggregate>| -> Vec<Value> {
+        all.iter().map(|(name, one)| sample(name, one, &host)).collect()
+    };
     let shown: Vec<Value> =
         gauges.iter().map(|g| json!({"Name": g.name, "Value": g.value, "Labels": g.labels})).collect();
     Answer::json(&json!({
         "Timestamp": timestamp(call.api.metrics().now()), "Gauges": shown, "PrecisionGauges": [], "Points": [],
-        "Counters": [], "Samples": samples,
+        "Counters": shown_as(&interval.counters), "Samples": shown_as(&interval.samples),
     }))
 }
 
@@ -155,7 +157,7 @@ fn node_gauges(snapshot: &Snapshot, gauges: &mut Vec<Gauge>) {
 }
 
 /// The text form: names with underscores, one `HELP` and `TYPE` per name.
-fn prometheus(gauges: &[Gauge], totals: &BTreeMap<&'static str, Aggregate>, host: &str) -> String {
+fn prometheus(gauges: &[Gauge], totals: &Measured, host: &str) -> String {
     let spelled = |name: &str| name.replace(['.', '-'], "_");
     let mut by_name: BTreeMap<String, Vec<&Gauge>> = BTreeMap::new();
     for gauge in gauges {
@@ -169,7 +171,12 @@ fn prometheus(gauges: &[Gauge], totals: &BTreeMap<&'static str, Aggregate>, host
             let _ = writeln!(out, "{name}{{{}}} {}", labels.join(","), gauge.value);
         }
     }
-    for (name, one) in totals {
+    for (name, one) in &totals.counters {
+        let name = spelled(name);
+        let _ = writeln!(out, "# HELP {name} {name}\n# TYPE {name} counter");
+        let _ = writeln!(out, "{name}{{host=\"{}\"}} {}", escaped(host), one.count);
+    }
+    for (name, one) in &totals.samples {
         let (name, host) = (spelled(name), escaped(host));
         let _ = writeln!(out, "# HELP {name} {name}\n# TYPE {name} summary");
         let _ = writeln!(out, "{name}_sum{{host=\"{host}\"}} {}", one.sum);
@@ -193,7 +200,7 @@ mod tests {
             Gauge { name: "nomad.a.b", labels: BTreeMap::from([("job", "z".to_string())]), value: 3.5 },
         ];
         assert_eq!(
-            prometheus(&gauges, &BTreeMap::new(), "h"),
+            prometheus(&gauges, &Measured::default(), "h"),
             "# HELP nomad_a_b nomad_a_b\n# TYPE nomad_a_b gauge\nnomad_a_b{job=\"x\\\"y\"} 2\nnomad_a_b{job=\"z\"} 3.5\n"
         );
     }

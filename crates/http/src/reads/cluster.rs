@@ -136,15 +136,26 @@ fn pool_jobs(snapshot: &Snapshot, request: &Request) -> Result<Seen, HttpError> 
     crate::reads::jobs::list_of(snapshot, request, jobs, with_meta)
 }
 
+/// A namespace as the API shows it: claims of identities cannot be configured here.
+fn namespace_view(namespace: &herdsman_state::Namespace) -> Value {
+    let mut view = serde_json::to_value(namespace).unwrap_or_default();
+    if let Value::Object(fields) = &mut view {
+        fields.insert("OptionalExtraClaims".to_string(), Value::Null);
+        fields.insert("RequiredExtraClaims".to_string(), Value::Null);
+    }
+    view
+}
+
 fn namespaces(snapshot: &Snapshot, request: &Request) -> Result<Seen, HttpError> {
     let prefix = request.params.text("prefix");
-    let all: Vec<_> = snapshot.namespaces().filter(|n| n.name.starts_with(prefix)).map(|n| &**n).collect();
+    let all: Vec<Value> =
+        snapshot.namespaces().filter(|n| n.name.starts_with(prefix)).map(|n| namespace_view(n)).collect();
     Seen::new(snapshot.table_index(Table::Namespaces).max(1), &all)
 }
 
 fn namespace(snapshot: &Snapshot, request: &Request) -> Result<Seen, HttpError> {
     match snapshot.namespace(request.part(0)) {
-        Some(found) => Seen::new(found.modify_index, &**found),
+        Some(found) => Seen::new(found.modify_index, &namespace_view(found)),
         None => Ok(Seen::missing(snapshot.table_index(Table::Namespaces), "Namespace not found")),
     }
 }

@@ -272,6 +272,9 @@ pub fn service_view(s: &herdsman_proto::ServiceRegistration) -> Value {
 }
 
 fn services(snapshot: &Snapshot, request: &Request) -> Result<Seen, HttpError> {
+    if the_job(snapshot, request).is_none() {
+        return Ok(no_job(snapshot));
+    }
     let found: Vec<Value> = snapshot.services_by_job(&key(request)).map(|s| service_view(s)).collect();
     Seen::new(snapshot.table_index(Table::Services), &found)
 }

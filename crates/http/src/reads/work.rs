@@ -123,7 +123,8 @@ fn chosen_evals<'a>(
     let prefix = request.params.text("prefix");
     check_prefix("eval", prefix)?;
     let (status, job) = (request.params.text("status"), request.params.text("job"));
-    if !request.params.text("filter").is_empty() && !(status.is_empty() && job.is_empty()) {
+    let narrowed = !status.is_empty() || !job.is_empty();
+    if narrowed && !request.params.text("filter").is_empty() {
         return Err(HttpError::bad_request("filter must not be used together with status or job"));
     }
     let known = ["pending", "blocked", "complete", "failed", "canceled"];

@@ -229,8 +229,8 @@ impl Server {
             if limit > 0 {
                 warnings.push(format!(
                     "job source size of {} exceeds maximum of {} and will be discarded",
-                    megabytes(size),
-                    megabytes(limit)
+                    size_text(size),
+                    size_text(limit)
                 ));
             }
             submission = None;
@@ -467,9 +467,11 @@ impl Server {
 }
 
 /// A size as warnings show it: `1.1 MB`.
-fn megabytes(bytes: usize) -> String {
-    let tenths = bytes.saturating_mul(10).div_ceil(1_000_000);
-    format!("{}.{} MB", tenths / 10, tenths % 10)
+fn size_text(bytes: usize) -> String {
+    const UNITS: [(usize, &str); 3] = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
+    let Some((unit, name)) = UNITS.iter().find(|(unit, _)| bytes >= *unit) else { return format!("{bytes} B") };
+    let tenths = (bytes.saturating_mul(10) + unit / 2) / unit;
+    if tenths < 100 { format!("{}.{} {name}", tenths / 10, tenths % 10) } else { format!("{} {name}", tenths / 10) }
 }
 
 /// Keeps counts and resources of what exists, when asked to.
