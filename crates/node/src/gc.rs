@@ -6,12 +6,16 @@
 use crate::alloc::{AllocHandle, Msg};
 use crate::config::GcConfig;
 use crate::fingerprint;
-use crate::node::Shared;
+use crate::node::{Shared, stopped};
 use crate::serve::Refusal;
+use futures::StreamExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// Time that work gets before collection begins.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Why something has to go.
 fn pressure(config: &GcConfig, shared: &Shared, allocs: usize) -> Option<String> {
@@ -42,43 +46,51 @@ fn eligible(shared: &Shared) -> Vec<AllocHandle> {
 
 /// Collects until the node is shut down.
 pub async fn run(shared: Arc<Shared>) {
-    let config = shared.config.gc.clone();
-    let interval = Duration::from_nanos(u64::try_from(config.interval).unwrap_or(60_000_000_000).max(1_000_000));
+    let interval = Duration::from_nanos(u64::try_from(shared.config.gc.interval).unwrap_or(0).max(1_000_000));
     let mut stop = shared.stopping.subscribe();
     let mut told = false;
     loop {
-        let count = shared.count();
-        if let Some(reason) = pressure(&config, &shared, count) {
-            let candidates = eligible(&shared);
-            let candidates_left = candidates.len();
-            // One more than needed is never taken: the rest is looked at again after these.
-            let batch: Vec<_> = candidates.into_iter().take(config.parallel_destroys.max(1)).collect();
-            if !batch.is_empty() {
-                tracing::info!(%reason, count = batch.len(), "collecting terminal allocations");
-                let mut collected = 0;
-                for handle in batch {
-                    match collect(&handle).await {
-                        Ok(()) => collected += 1,
-                        Err(refusal) => tracing::debug!(alloc = %handle.info.id, %refusal, "not collected"),
-                    }
-                }
-                told = false;
-                if collected > 0 {
-                    continue;
-                }
-            }
-            if candidates_left == 0 && !told {
+        let (collected, waiting) = round(&shared).await;
+        match waiting {
+            Some(reason) if collected == 0 && !told => {
                 tracing::warn!(%reason, "garbage collection skipped because no terminal allocations");
                 told = true;
             }
+            _ => told &= waiting.is_some() && collected == 0,
         }
+        let wait = if collected > 0 { LINGER } else { interval };
         tokio::select! {
-            () = shared.world.clock.sleep(interval) => told = false,
-            () = shared.gc_wanted() => {}
-            () = shared.updates.next_ack(), if told => {}
-            () = crate::node::stopped(&mut stop) => return,
+            () = shared.world.clock.sleep(wait) => {}
+            () = async {
+                shared.gc_wanted().await;
+                // What ends together is collected together, and work that begins goes first.
+                shared.world.clock.sleep(LINGER).await;
+            } => {}
+            () = stopped(&mut stop) => return,
         }
     }
+}
+
+/// Removes what has to go now. Gives how many went, and why more should.
+async fn round(shared: &Arc<Shared>) -> (usize, Option<String>) {
+    let config = &shared.config.gc;
+    let count = shared.count();
+    let Some(reason) = pressure(config, shared, count) else { return (0, None) };
+    let wanted = count.saturating_sub(config.max_allocs).max(config.parallel_destroys).max(1);
+    let batch: Vec<_> = eligible(shared).into_iter().take(wanted).collect();
+    if batch.is_empty() {
+        return (0, Some(reason));
+    }
+    tracing::info!(%reason, count = batch.len(), "collecting terminal allocations");
+    let work = futures::stream::iter(batch).map(|handle| async move {
+        let result = collect(&handle).await;
+        if let Err(refusal) = &result {
+            tracing::debug!(alloc = %handle.info.id, %refusal, "not collected");
+        }
+        usize::from(result.is_ok())
+    });
+    let collected = work.buffer_unordered(config.parallel_destroys.max(1)).collect::<Vec<_>>().await.into_iter().sum();
+    (collected, Some(reason))
 }
 
 /// Removes one allocation.

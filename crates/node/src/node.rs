@@ -29,6 +29,8 @@ const SHUTDOWN_WAIT: Duration = Duration::from_millis(500);
 const BOOT_KEY: &str = "boot_id";
 /// Store key of dynamic metadata.
 const META_KEY: &str = "dynamic_meta";
+/// Jobs kept although no allocation here refers to them any more.
+const UNUSED_JOBS: usize = 256;
 /// How often drivers look at the host again.
 const DRIVER_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -63,8 +65,12 @@ pub struct Shared {
     allocs: Mutex<BTreeMap<AllocId, AllocHandle>>,
     jobs: Mutex<BTreeMap<String, JobEntry>>,
     servers: Mutex<Vec<String>>,
+    new_servers: Notify,
     contact: AtomicBool,
     store_trouble: AtomicBool,
+    store_troubled: Notify,
+    /// Drivers are to look at the host again.
+    look_again: Notify,
     events: mpsc::Sender<NodeEvent>,
     disk_slots: Semaphore,
     gc: Notify,
@@ -118,8 +124,14 @@ impl Shared {
         for server in told {
             if !server.is_empty() && !servers.contains(&server) {
                 servers.push(server);
+                self.new_servers.notify_one();
             }
         }
+    }
+
+    /// Returns once a server was learnt of.
+    pub async fn servers_learnt(&self) {
+        self.new_servers.notified().await;
     }
 
     /// The servers were heard.
@@ -195,7 +207,8 @@ impl Shared {
             entry.stored = false;
         }
         self.event("Storage", format!("the node store cannot be written: {error}; no new task starts"));
-        self.change_node(|node| node.eligibility = herdsman_model::Eligibility::Ineligible);
+        self.store_troubled.notify_one();
+        self.look_again.notify_one();
     }
 
     /// Notes something for the node's list of events.
@@ -225,9 +238,13 @@ impl Shared {
         {
             let mut allocs = lock(&self.allocs);
             allocs.remove(&info.id);
-            if !allocs.values().any(|other| other.info.job_key == info.job_key) {
-                lock(&self.jobs).remove(&info.job_key);
-                ops.push(Op::DropJob(info.job_key.clone()));
+            let key = info.job_key();
+            if !allocs.values().any(|other| other.info.job_key() == key) {
+                // It stays known for as long as the session may refer to it, but need not be stored.
+                if let Some(entry) = lock(&self.jobs).get_mut(&key) {
+                    entry.stored = false;
+                }
+                ops.push(Op::DropJob(key));
             }
         }
         if let Err(error) = self.store.write(ops).await {
@@ -236,19 +253,20 @@ impl Shared {
     }
 
     /// Applies what a server sent.
-    pub async fn apply(self: &Arc<Self>, incoming: Incoming) {
-        for job in incoming.jobs {
+    ///
+    /// # Errors
+    /// The server takes the node to know a job that it has forgotten: a new session sends it again.
+    pub async fn apply(self: &Arc<Self>, incoming: Incoming) -> Result<(), ForgottenJob> {
+        let Incoming { jobs, allocs, removed, complete } = incoming;
+        for job in jobs {
             let key = job_key(&job.namespace, &job.id, job.create_index, job.version);
-            let mut jobs = lock(&self.jobs);
-            match jobs.get_mut(&key) {
-                Some(entry) => entry.job = job,
-                None => drop(jobs.insert(key, JobEntry { job, stored: false })),
-            }
+            // A version of a job never changes, so the one that runners hold stays.
+            lock(&self.jobs).entry(key).or_insert(JobEntry { job, stored: false });
         }
-        for alloc in incoming.allocs {
-            self.apply_alloc(alloc).await;
+        for alloc in allocs {
+            self.apply_alloc(alloc, complete).await?;
         }
-        for id in incoming.removed {
+        for id in removed {
             if let Some(handle) = self.handle(id) {
                 // A runner that has ended needs no message.
                 let _ = handle.sender.send(Msg::Removed).await;
@@ -256,18 +274,22 @@ impl Shared {
         }
         self.drop_unused_jobs();
         self.wake_gc();
+        Ok(())
     }
 
-    async fn apply_alloc(self: &Arc<Self>, alloc: Allocation) {
+    async fn apply_alloc(self: &Arc<Self>, alloc: Allocation, complete: bool) -> Result<(), ForgottenJob> {
         let key = job_key(&alloc.namespace, &alloc.job_id, alloc.job_create_index, alloc.job_version);
         let job = lock(&self.jobs).get(&key).map(|entry| Arc::clone(&entry.job));
         let known = self.handle(alloc.id);
         let Some(job) = job else {
+            if !complete {
+                return Err(ForgottenJob(alloc.job_id.to_string()));
+            }
             tracing::error!(alloc = %alloc.id, job = %alloc.job_id, "an allocation came without its job");
             if known.is_none() {
                 self.refuse_alloc(&alloc, "the servers sent no job for the allocation");
             }
-            return;
+            return Ok(());
         };
         match known {
             Some(handle) => {
@@ -278,6 +300,7 @@ impl Shared {
             None if alloc.client_terminal() => {}
             None => self.launch(alloc, job, Origin::New),
         }
+        Ok(())
     }
 
     fn launch(self: &Arc<Self>, alloc: Allocation, job: Arc<Job>, origin: Origin) {
@@ -302,9 +325,12 @@ impl Shared {
         self.updates.push(update, true);
     }
 
-    /// Jobs that no allocation here refers to.
+    /// Forgets jobs that no allocation here refers to, once there are many.
     fn drop_unused_jobs(&self) {
-        let used: BTreeSet<_> = lock(&self.allocs).values().map(|handle| handle.info.job_key.clone()).collect();
+        if lock(&self.jobs).len() <= UNUSED_JOBS {
+            return;
+        }
+        let used: BTreeSet<_> = lock(&self.allocs).values().map(|handle| handle.info.job_key()).collect();
         lock(&self.jobs).retain(|key, entry| entry.stored || used.contains(key));
     }
 
@@ -342,6 +368,11 @@ fn merged(fixed: &BTreeMap<String, String>, dynamic: &DynamicMeta) -> BTreeMap<S
     }
     meta
 }
+
+/// A server refers to a job that the node has forgotten.
+#[derive(Debug, thiserror::Error)]
+#[error("job {0:?} is not known any more; a new session sends it again")]
+pub struct ForgottenJob(String);
 
 /// Directory work that did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -408,8 +439,11 @@ impl Node {
             dynamic_meta: Mutex::new(dynamic),
             allocs: Mutex::default(),
             jobs: Mutex::default(),
+            new_servers: Notify::new(),
             contact: AtomicBool::new(false),
             store_trouble: AtomicBool::new(false),
+            store_troubled: Notify::new(),
+            look_again: Notify::new(),
             events,
             disk_slots: Semaphore::new(DISK_SLOTS),
             gc: Notify::new(),
@@ -493,7 +527,7 @@ fn take_directories(config: &mut NodeConfig, world: &World) -> Result<Box<dyn Se
 
 /// Goes on with everything that was stored.
 async fn restore(shared: &Arc<Shared>, loaded: Loaded) {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boot = boot_id();
     let rebooted = loaded
         .meta
         .get(BOOT_KEY)
@@ -569,8 +603,15 @@ async fn watch_drivers(shared: Arc<Shared>) {
             for (driver, found) in &found {
                 note_driver(node, &**driver, found, now);
             }
+            if shared.store_trouble.load(Ordering::Relaxed) {
+                for driver in node.drivers.values_mut().filter(|driver| driver.healthy) {
+                    driver.healthy = false;
+                    driver.health_description = "the node store cannot be written; no new task starts".into();
+                }
+            }
         });
         tokio::select! {
+            () = shared.look_again.notified() => {}
             () = shared.world.clock.sleep(DRIVER_INTERVAL) => {}
             () = stopped(&mut stop) => return,
         }
@@ -581,11 +622,9 @@ async fn watch_drivers(shared: Arc<Shared>) {
 async fn watch_store(shared: Arc<Shared>) {
     const PROBE: Duration = Duration::from_secs(5);
     let mut stop = shared.stopping.subscribe();
-    let mut changes = shared.node_changes.subscribe();
     loop {
         tokio::select! {
-            // Trouble shows as a change of the node; without trouble nothing is to be done.
-            changed = changes.changed() => if changed.is_err() { return },
+            () = shared.store_troubled.notified() => {}
             () = stopped(&mut stop) => return,
         }
         while shared.store_trouble.load(Ordering::Relaxed) {
@@ -593,12 +632,16 @@ async fn watch_store(shared: Arc<Shared>) {
                 () = shared.world.clock.sleep(PROBE) => {}
                 () = stopped(&mut stop) => return,
             }
-            let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-            if shared.store.write(vec![Op::PutMeta(BOOT_KEY, Stored::json(&boot))]).await.is_ok() {
+            if shared.store.write(vec![Op::PutMeta(BOOT_KEY, Stored::json(&boot_id()))]).await.is_ok() {
                 shared.store_trouble.store(false, Ordering::Relaxed);
                 shared.event("Storage", "the node store can be written again".into());
-                shared.change_node(|node| node.eligibility = herdsman_model::Eligibility::Eligible);
+                shared.look_again.notify_one();
             }
         }
     }
+}
+
+/// Names the host's current boot.
+fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }

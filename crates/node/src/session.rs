@@ -39,6 +39,8 @@ pub struct Incoming {
     pub jobs: Vec<Arc<Job>>,
     pub allocs: Vec<Allocation>,
     pub removed: Vec<herdsman_model::AllocId>,
+    /// It says all there is to say.
+    pub complete: bool,
 }
 
 /// Keeps a session open until the node is shut down.
@@ -51,8 +53,12 @@ pub async fn run(shared: Arc<Shared>, mut events: mpsc::Receiver<NodeEvent>) {
         let server = servers.get(turn % servers.len().max(1)).cloned();
         turn = turn.wrapping_add(1);
         let Some(server) = server else {
-            tracing::error!("no server is configured; set client.servers");
-            return;
+            tracing::warn!("no server is known yet; set client.servers or server_join");
+            tokio::select! {
+                () = shared.world.clock.sleep(BACKOFF.1) => continue,
+                () = shared.servers_learnt() => continue,
+                () = crate::node::stopped(&mut stop) => return,
+            }
         };
         let mut opened = false;
         let attempt = one(&shared, &server, &mut events, &mut opened);
@@ -284,7 +290,7 @@ impl Session<'_> {
             ServerMessage::HeartbeatAck(ack) => self.ttl = ttl(ack.heartbeat_ttl),
             ServerMessage::Work(work) => {
                 let incoming = incoming(work).map_err(io::Error::other)?;
-                self.shared.apply(incoming).await;
+                self.shared.apply(incoming).await.map_err(io::Error::other)?;
             }
             ServerMessage::Ack(ack) => self.acknowledged(&ack),
             ServerMessage::OpenBulk(open) => {
@@ -333,5 +339,6 @@ fn incoming(work: Work) -> Result<Incoming, serde_json::Error> {
         jobs: jobs.collect::<Result<_, _>>()?,
         allocs: allocs.collect::<Result<_, _>>()?,
         removed: removed.collect(),
+        complete: work.complete,
     })
 }

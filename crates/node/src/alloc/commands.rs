@@ -154,7 +154,7 @@ impl Runner {
         let mut ops = Vec::with_capacity(self.unsaved_tasks.len() + 2);
         if self.unsaved_alloc {
             ops.push(Op::PutAlloc(id, Stored::json(&self.alloc)));
-            if let Some(op) = self.shared.job_write(&self.info.job_key) {
+            if let Some(op) = self.shared.job_write(&self.info.job_key()) {
                 ops.push(op);
             }
         }

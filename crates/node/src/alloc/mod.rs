@@ -19,8 +19,8 @@ use herdsman_drivers::{Driver, Handle};
 use herdsman_lifecycle::{AllocRecord, RestartScope};
 use herdsman_model::{AllocId, Allocation, Job, Name, Nanos, TaskFact};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// Messages that may wait for a runner.
@@ -42,8 +42,8 @@ pub struct AllocInfo {
     pub id: AllocId,
     pub dir: AllocDir,
     pub tasks: Vec<Name>,
-    /// Key of its job in the store.
-    pub job_key: String,
+    /// Key of its job in the store; changes when the servers change the job in place.
+    pub job_key: Mutex<String>,
     /// Last server-side change seen.
     pub index: AtomicU64,
     /// Turns true once every task is dead.
@@ -56,6 +56,11 @@ pub struct AllocInfo {
 impl AllocInfo {
     pub fn is_terminal(&self) -> bool {
         *self.terminal.borrow()
+    }
+
+    pub fn job_key(&self) -> String {
+        // Only ever replaced as a whole.
+        self.job_key.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn index(&self) -> u64 {

@@ -15,8 +15,8 @@ use herdsman_lifecycle::{
 };
 use herdsman_model::{Allocation, ClientStatus, DeploymentStatus, Job, Name, Nanos, TaskFact, TaskGroup};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -96,7 +96,7 @@ impl Runner {
             id: alloc.id,
             dir: AllocDir::new(&shared.config.alloc_dir, alloc.id),
             tasks: group.tasks.iter().map(|task| Name::from(task.name.as_str())).collect(),
-            job_key: job_key(&alloc.namespace, &alloc.job_id, alloc.job_create_index, alloc.job_version),
+            job_key: Mutex::new(key_of(&alloc)),
             index: AtomicU64::new(alloc.alloc_modify_index),
             terminal: watch::Sender::new(false),
             terminal_at: AtomicI64::new(0),
@@ -402,6 +402,9 @@ impl Runner {
             self.job = job;
             self.feed(Event::Respec(Arc::new(spec)));
         }
+        if changed_job {
+            *self.info.job_key.lock().unwrap_or_else(PoisonError::into_inner) = key_of(&alloc);
+        }
         let new_deployment = alloc.deployment_id != self.alloc.deployment_id;
         self.alloc = alloc;
         self.unsaved_alloc = true;
@@ -526,6 +529,11 @@ impl Runner {
             healthy_at: self.deployment.timestamp,
         }
     }
+}
+
+/// The store's key of the job that an allocation refers to.
+fn key_of(alloc: &Allocation) -> String {
+    job_key(&alloc.namespace, &alloc.job_id, alloc.job_create_index, alloc.job_version)
 }
 
 /// Answer to a collection of something that still runs.

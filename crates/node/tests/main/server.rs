@@ -91,7 +91,8 @@ impl Server {
         sender.send(ServerMessage::Welcome(welcome)).unwrap();
         self.with(|inner| {
             inner.node = Some(serde_json::from_slice(&hello.node_json).unwrap());
-            let fresh = |a: &&Allocation| known.get(&a.id.0.to_vec()).is_none_or(|index| *index < a.alloc_modify_index);
+            let fresh =
+                |a: &&Allocation| known.get(a.id.0.as_slice()).is_none_or(|index| *index < a.alloc_modify_index);
             let work = Work {
                 index: inner.index,
                 jobs_json: inner.jobs.iter().map(|j| serde_json::to_vec(&**j).unwrap()).collect(),
