@@ -67,8 +67,8 @@ impl Executor {
         self.root
     }
 
-    fn run_dir(&self, key: &StartKey) -> PathBuf {
-        self.host.run_dir(&key.shim())
+    fn run_file(&self, key: &StartKey) -> PathBuf {
+        self.host.run_file(&key.shim())
     }
 
     /// A request with everything that does not depend on the driver.
@@ -80,7 +80,7 @@ impl Executor {
             grace_ns: u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX),
         });
         StartRequest {
-            run_dir: bytes(&self.run_dir(key)),
+            run_file: bytes(&self.run_file(key)),
             label: format!("{}/{}", key.alloc_id, key.task).into_bytes(),
             env: spec.env.iter().map(|(k, v)| format!("{k}={v}").into_bytes()).collect(),
             log,
@@ -170,7 +170,7 @@ impl Executor {
         if let Some(known) = self.lock().get(key) {
             return Ok(Arc::clone(known));
         }
-        match herdsman_shim::attach(&self.run_dir(key)).await {
+        match herdsman_shim::attach(&self.run_file(key)).await {
             Ok(Attached::Running(record, wait)) => Ok(self.remember(key, record, End::Awaited(Box::new(wait)))),
             Ok(Attached::Exited(exit)) => {
                 let record = PidRecord { pid: exit.pid, started_ns: exit.started_ns, ..PidRecord::default() };
@@ -211,8 +211,8 @@ impl Executor {
     }
 
     pub(crate) async fn stop(&self, handle: &Handle, timeout: Duration, signal: i32) -> Result<(), DriverError> {
-        let run_dir = self.run_dir(&handle.key);
-        match herdsman_shim::signal(&run_dir, signal, false).await {
+        let run_file = self.run_file(&handle.key);
+        match herdsman_shim::signal(&run_file, signal, false).await {
             Ok(()) | Err(ShimError::Gone) => {}
             Err(e) => {
                 tracing::warn!(error = %e, key = ?handle.key, "cannot send the stop signal; killing after the timeout")
@@ -226,7 +226,7 @@ impl Executor {
 
     /// Kills and waits for the end.
     pub(crate) async fn kill(&self, handle: &Handle) -> Result<(), DriverError> {
-        match herdsman_shim::kill(&self.run_dir(&handle.key)).await {
+        match herdsman_shim::kill(&self.run_file(&handle.key)).await {
             Ok(()) | Err(ShimError::Gone) => {}
             Err(e) => return Err(DriverError::Failed(format!("failed to kill the task: {e}"))),
         }
@@ -237,15 +237,15 @@ impl Executor {
     }
 
     pub(crate) async fn signal(&self, handle: &Handle, signal: i32) -> Result<(), DriverError> {
-        herdsman_shim::signal(&self.run_dir(&handle.key), signal, false).await.map_err(|e| driver_error(&e))
+        herdsman_shim::signal(&self.run_file(&handle.key), signal, false).await.map_err(|e| driver_error(&e))
     }
 
     pub(crate) async fn destroy(&self, handle: &Handle, force: bool) -> Result<(), DriverError> {
-        let run_dir = self.run_dir(&handle.key);
+        let run_file = self.run_file(&handle.key);
         match self.known(&handle.key).await {
             Ok(known) => {
                 let over = known.end.try_lock().is_ok_and(|end| matches!(*end, End::Seen(_)));
-                let running = !over && herdsman_shim::signal(&run_dir, 0, false).await.is_ok();
+                let running = !over && herdsman_shim::signal(&run_file, 0, false).await.is_ok();
                 if running && !force {
                     return Err(DriverError::Failed("cannot destroy running task".to_owned()));
                 }
@@ -256,7 +256,7 @@ impl Executor {
             Err(RecoverError::NeverStarted | RecoverError::Lost(_)) => {}
             Err(RecoverError::Unknown(why)) => return Err(DriverError::Failed(why)),
         }
-        herdsman_shim::remove_run(&run_dir).await.map_err(|e| driver_error(&e))?;
+        herdsman_shim::remove_run(&run_file).await.map_err(|e| driver_error(&e))?;
         self.lock().remove(&handle.key);
         Ok(())
     }
@@ -278,7 +278,7 @@ impl Executor {
         input: mpsc::Receiver<ExecInput>,
         output: mpsc::Sender<ExecOutput>,
     ) -> Result<i32, ExecError> {
-        streams::run(&self.run_dir(&handle.key), spec, input, output).await
+        streams::run(&self.run_file(&handle.key), spec, input, output).await
     }
 
     /// Limits of a task as cgroups named after its start.

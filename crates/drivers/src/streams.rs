@@ -69,9 +69,9 @@ fn failed(e: io::Error) -> ExecError {
     ExecError::Failed(format!("cannot make streams for the command: {e}"))
 }
 
-/// Runs a command beside the task of `run_dir`.
+/// Runs a command beside the task of `run_file`.
 pub(crate) async fn run(
-    run_dir: &std::path::Path,
+    run_file: &std::path::Path,
     spec: &ExecSpec,
     input: mpsc::Receiver<ExecInput>,
     output: mpsc::Sender<ExecOutput>,
@@ -80,14 +80,14 @@ pub(crate) async fn run(
         return Err(ExecError::Failed("command is not present".to_owned()));
     }
     if spec.tty {
-        on_terminal(run_dir, spec, input, output).await
+        on_terminal(run_file, spec, input, output).await
     } else {
-        on_pipes(run_dir, spec, input, output).await
+        on_pipes(run_file, spec, input, output).await
     }
 }
 
 async fn on_pipes(
-    run_dir: &std::path::Path,
+    run_file: &std::path::Path,
     spec: &ExecSpec,
     mut input: mpsc::Receiver<ExecInput>,
     output: mpsc::Sender<ExecOutput>,
@@ -100,7 +100,7 @@ async fn on_pipes(
     let mut stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(err_r)).map_err(failed)?;
     let mut session = {
         let theirs = [in_r.as_fd(), out_w.as_fd(), err_w.as_fd()];
-        herdsman_shim::exec(run_dir, &spec.command, false, &theirs).await.map_err(|e| exec_error(&e))?
+        herdsman_shim::exec(run_file, &spec.command, false, &theirs).await.map_err(|e| exec_error(&e))?
     };
     drop((in_r, out_w, err_w));
     let feed = async {
@@ -188,7 +188,7 @@ fn terminal() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 async fn on_terminal(
-    run_dir: &std::path::Path,
+    run_file: &std::path::Path,
     spec: &ExecSpec,
     mut input: mpsc::Receiver<ExecInput>,
     output: mpsc::Sender<ExecOutput>,
@@ -201,7 +201,7 @@ async fn on_terminal(
     let mut writer = pipe::Sender::from_owned_fd_unchecked(master).map_err(failed)?;
     let mut session = {
         let theirs = [slave.as_fd()];
-        herdsman_shim::exec(run_dir, &spec.command, true, &theirs).await.map_err(|e| exec_error(&e))?
+        herdsman_shim::exec(run_file, &spec.command, true, &theirs).await.map_err(|e| exec_error(&e))?
     };
     drop(slave);
     let feed = async {

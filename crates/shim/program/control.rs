@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::codec::Message;
 use crate::exec;
@@ -22,8 +22,16 @@ use crate::wire;
 const MAX_CONNECTIONS: usize = 16;
 /// Bytes a connection may have sent without a whole frame.
 const MAX_PENDING: usize = 256 << 10;
+/// Longest text of a reason in an exit record, which has a fixed place.
+const MAX_REASON: usize = 256;
 /// Bytes taken from a pipe after its writers are dead; a pipe holds less.
 const MAX_DRAIN: u64 = 64 << 20;
+
+/// A task that ends sooner needs no control socket, nor the file for it: its
+/// agent is still connected.
+const LISTEN_AFTER: Duration = Duration::from_millis(50);
+/// Pause before trying again to make the control socket.
+const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
 /// A connection of the agent.
 struct Connection {
@@ -48,9 +56,13 @@ enum Timer {
 pub struct Shim {
     req: StartRequest,
     record: PidRecord,
+    /// The run file, locked until the exit record is in it.
+    lock: OwnedFd,
     pid: i32,
     pumps: Vec<Pump>,
-    listener: UnixListener,
+    listener: Option<UnixListener>,
+    /// When the control socket is to be made.
+    listen_at: Option<Instant>,
     child_signals: OwnedFd,
     connections: Vec<Connection>,
     timer: Timer,
@@ -78,8 +90,8 @@ impl Shim {
     pub fn new(
         req: StartRequest,
         record: PidRecord,
+        lock: OwnedFd,
         launched: launch::Launched,
-        listener: UnixListener,
         child_signals: OwnedFd,
         starter: UnixStream,
         inherited_oom: i32,
@@ -90,9 +102,11 @@ impl Shim {
         Shim {
             req,
             record,
+            lock,
             pid: launched.pid,
             pumps: launched.pumps,
-            listener,
+            listener: None,
+            listen_at: Some(Instant::now() + LISTEN_AFTER),
             child_signals,
             connections: vec![first],
             timer,
@@ -133,8 +147,11 @@ impl Shim {
             for fd in talking {
                 self.hear(fd);
             }
-            if ready(self.listener.as_raw_fd()) {
+            if self.listener.as_ref().is_some_and(|l| ready(l.as_raw_fd())) {
                 self.accept();
+            }
+            if self.listen_at.is_some_and(|at| Instant::now() >= at || self.connections.is_empty()) {
+                self.listen();
             }
         }
     }
@@ -144,8 +161,8 @@ impl Shim {
         let mut fds = vec![watch(self.child_signals.as_raw_fd())];
         fds.extend(self.pumps.iter().filter_map(|p| p.pipe.as_ref()).map(|p| watch(p.as_raw_fd())));
         fds.extend(self.connections.iter().map(|c| watch(c.stream.as_raw_fd())));
-        if self.connections.len() < MAX_CONNECTIONS {
-            fds.push(watch(self.listener.as_raw_fd()));
+        if let (true, Some(listener)) = (self.connections.len() < MAX_CONNECTIONS, &self.listener) {
+            fds.push(watch(listener.as_raw_fd()));
         }
         fds
     }
@@ -153,12 +170,34 @@ impl Shim {
     fn timeout_ms(&self) -> i32 {
         /// The wall clock may be set, so it is looked at again this often.
         const LOOK_AGAIN_MS: u64 = 60_000;
-        match self.timer {
-            Timer::None => -1,
+        let deadline = match self.timer {
+            Timer::None => None,
             Timer::Signal(at) | Timer::Kill(at) => {
-                let wait = at.saturating_sub(now_ns()).div_ceil(1_000_000);
-                i32::try_from(wait.min(LOOK_AGAIN_MS)).unwrap_or(0)
+                Some(at.saturating_sub(now_ns()).div_ceil(1_000_000).min(LOOK_AGAIN_MS))
             }
+        };
+        let listen = self.listen_at.map(|at| at.saturating_duration_since(Instant::now()).as_millis() + 1);
+        let listen = listen.map(|ms| u64::try_from(ms).unwrap_or(LOOK_AGAIN_MS));
+        deadline.into_iter().chain(listen).min().map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX))
+    }
+
+    /// Makes the control socket, named after the run file's inode: short enough
+    /// for a socket address, and nobody else's while the file is there.
+    fn listen(&mut self) {
+        use std::os::unix::fs::MetadataExt;
+        let made = self.lock.try_clone().map(std::fs::File::from).and_then(|f| f.metadata()).and_then(|meta| {
+            let name = format!("{}.sock", meta.ino());
+            let _ = sys::unlink_at(sys::AT_FDCWD, name.as_bytes());
+            let listener = UnixListener::bind(&name)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        });
+        match made {
+            Ok(listener) => {
+                self.listener = Some(listener);
+                self.listen_at = None;
+            }
+            Err(_) => self.listen_at = Some(Instant::now() + LISTEN_AGAIN),
         }
     }
 
@@ -201,7 +240,7 @@ impl Shim {
     }
 
     fn accept(&mut self) {
-        let Ok((stream, _)) = self.listener.accept() else { return };
+        let Some(Ok((stream, _))) = self.listener.as_ref().map(UnixListener::accept) else { return };
         if stream.set_nonblocking(true).is_ok() {
             let new = Connection { stream, pending: Vec::new(), fds: Vec::new(), waits: false, exec: None };
             self.connections.push(new);
@@ -310,7 +349,8 @@ impl Shim {
             let before = pump.received;
             while pump.pump(&mut buffer) && pump.received - before < MAX_DRAIN {}
         }
-        let (lost_output, lost_reason) = self.lost();
+        let (lost_output, mut lost_reason) = self.lost();
+        lost_reason.truncate(MAX_REASON);
         let exit = ExitRecord {
             pid: self.record.pid,
             code: end.code,
@@ -328,20 +368,18 @@ impl Shim {
         };
         tree::remove_cgroups(&self.req);
         let body = exit.encode();
-        // A full disk is waited out: without the record nobody could tell an
-        // ended task from a lost one. Whoever waits is told meanwhile.
-        let mut written = tree::write_record(c"exit.tmp", c"exit", &wire::record(&body));
+        // Its place in the file was taken at the start, so this needs no room.
+        let lock = self.lock.as_raw_fd();
+        let written = sys::write_at(lock, &wire::record(&body), wire::EXIT_OFFSET);
+        if written.is_ok() {
+            // From here on the file may be removed.
+            sys::unlock(lock);
+        }
         for connection in self.connections.iter().filter(|c| c.waits) {
             let _ = send(&connection.stream, kind::EXITED, &body);
         }
         self.connections.clear();
-        while written.is_err() && std::path::Path::new("pid").exists() {
-            std::thread::sleep(Duration::from_secs(1));
-            written = tree::write_record(c"exit.tmp", c"exit", &wire::record(&body));
-        }
-        if let Ok(file) = &written {
-            tree::sync_record(file);
-        }
+        let _ = sys::sync_fd(lock);
     }
 }
 

@@ -1,7 +1,6 @@
 //! From a start request to a running task.
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 
 use crate::identity::{self, Program};
 use crate::logs::Pump;
@@ -192,7 +191,7 @@ fn until_exec(
 
 /// Start time of a process in clock ticks since boot.
 pub fn start_ticks(pid: u32) -> Option<u64> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = sys::read_small(format!("/proc/{pid}/stat").as_bytes()).ok()?;
     let after_name = stat.iter().rposition(|b| *b == b')')?;
     // Field 22 of the line; the name was field 2.
     let field = stat.get(after_name + 2..)?.split(|b| *b == b' ').nth(19)?;
@@ -202,9 +201,9 @@ pub fn start_ticks(pid: u32) -> Option<u64> {
 /// The kernel killed something in one of the run's cgroups for want of memory.
 pub fn out_of_memory(req: &StartRequest) -> bool {
     req.cgroups.iter().filter(|c| c.own).any(|plan| {
-        let file = if plan.v2 { "memory.events" } else { "memory.oom_control" };
-        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(&plan.dir)).join(file);
-        let Ok(text) = std::fs::read_to_string(path) else { return false };
+        let file = if plan.v2 { &b"/memory.events"[..] } else { b"/memory.oom_control" };
+        let Ok(text) = sys::read_small(&[&plan.dir[..], file].concat()) else { return false };
+        let text = String::from_utf8_lossy(&text);
         text.lines().filter_map(|l| l.strip_prefix("oom_kill ")).any(|n| n.trim() != "0")
     })
 }

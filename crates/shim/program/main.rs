@@ -11,7 +11,7 @@
 //!
 //! Architecture invariant: it knows processes, files and cgroups; never jobs,
 //! allocations or drivers.
-//! Architecture invariant: a run directory's lock is held by exactly one shim
+//! Architecture invariant: a run file's lock is held by exactly one shim
 //! for as long as its task may be alive.
 
 #[path = "../src/codec.rs"]
@@ -29,11 +29,9 @@ mod tree;
 #[path = "../src/wire.rs"]
 mod wire;
 
-use std::fs::DirBuilder;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
@@ -50,8 +48,12 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// record of a first one that is still starting.
 const STARTING_TRIES: u32 = 3000;
 
+/// How often an idle zygote looks whether its directory is still there.
+const LOOK_MS: i32 = 30_000;
+
 /// What the zygote hands to each shim.
 struct Zygote {
+    lock_name: Vec<u8>,
     boot_id: Vec<u8>,
     oom_score: i32,
     notes: Vec<Vec<u8>>,
@@ -109,7 +111,7 @@ fn zygote(root: &[u8], name: &[u8], control_files: &[Vec<u8>]) -> Result<(), (&'
         boot_id: boot_id.clone(),
         ..PidRecord::default()
     };
-    sys::write_at_start(lock.as_raw_fd(), &wire::record(&record.encode())).map_err(at("write process id"))?;
+    sys::write_at(lock.as_raw_fd(), &wire::record(&record.encode()), 0).map_err(at("write process id"))?;
     let socket = file(".sock");
     let _ = sys::unlink_at(sys::AT_FDCWD, &socket);
     let path = Path::new(std::ffi::OsStr::from_bytes(&socket));
@@ -123,7 +125,7 @@ fn zygote(root: &[u8], name: &[u8], control_files: &[Vec<u8>]) -> Result<(), (&'
         sys::install(null.as_raw_fd(), stream).map_err(at("redirect streams"))?;
     }
     drop(null);
-    serve(&listener, &Zygote { boot_id, oom_score, notes }, lock)
+    serve(&listener, &Zygote { lock_name: file(".pid"), boot_id, oom_score, notes }, lock)
 }
 
 /// Moves this process where the agent's service cannot reach it.
@@ -139,9 +141,26 @@ fn leave_cgroups(control_files: &[Vec<u8>]) -> Vec<Vec<u8>> {
     notes
 }
 
+/// True while this open file is the one of this name.
+fn is_file_at(file: &OwnedFd, name: &[u8]) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let here = std::fs::metadata(Path::new(std::ffi::OsStr::from_bytes(name)));
+    let ours = file.try_clone().map(std::fs::File::from).and_then(|f| f.metadata());
+    matches!((here, ours), (Ok(a), Ok(b)) if (a.dev(), a.ino()) == (b.dev(), b.ino()))
+}
+
 fn serve(listener: &UnixListener, zygote: &Zygote, lock: OwnedFd) -> Result<(), (&'static str, Errno)> {
     let mut lock = Some(lock);
+    let mut fds = [sys::PollFd { fd: listener.as_raw_fd(), events: sys::POLLIN, revents: 0 }];
     loop {
+        fds[0].revents = 0;
+        let waited = sys::poll_fds(&mut fds, LOOK_MS);
+        if waited.is_ok() && fds[0].revents == 0 {
+            if lock.as_ref().is_some_and(|l| !is_file_at(l, &zygote.lock_name)) {
+                return Ok(()); // The data directory was removed; nobody can find us.
+            }
+            continue;
+        }
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
             Err(_) => {
@@ -204,7 +223,7 @@ fn refuse(stream: &UnixStream, stage: &str, detail: &[u8], e: Errno) {
     let _ = control::send(stream, kind::FAILED, &failure.encode());
 }
 
-/// What the run directory says about the key.
+/// What the run file says about the key.
 enum Found {
     /// Nothing: start. With the locked file.
     New(OwnedFd),
@@ -213,26 +232,34 @@ enum Found {
     Lost(PidRecord),
 }
 
-fn read_record<M: Message>(name: &str) -> Option<M> {
-    M::decode(wire::open_record(&std::fs::read(name).ok()?).ok()?).ok()
+/// Both records of a run file, as far as they are there and whole.
+fn read_run(file: &[u8]) -> (Vec<u8>, Option<PidRecord>, Option<ExitRecord>) {
+    let bytes = sys::read_small(file).unwrap_or_default();
+    let pid = wire::open_record(&bytes).ok().and_then(|body| PidRecord::decode(body).ok());
+    let exit = bytes.get(wire::EXIT_OFFSET..).and_then(|b| wire::open_record(b).ok());
+    let exit = exit.and_then(|body| ExitRecord::decode(body).ok());
+    (bytes, pid, exit)
 }
 
-/// Takes the run directory, unless the key was started before.
-fn claim() -> Result<Found, Errno> {
-    let lock = sys::open_at(sys::AT_FDCWD, b"pid", sys::O_RDWR | sys::O_CREAT, 0o600)?;
+/// Takes the run file, unless the key was started before.
+fn claim(path: &[u8]) -> Result<Found, Errno> {
     for _ in 0..STARTING_TRIES {
+        let lock = sys::open_at(sys::AT_FDCWD, path, sys::O_RDWR | sys::O_CREAT | sys::O_NOFOLLOW, 0o600)?;
         if sys::try_lock(lock.as_raw_fd()).is_ok() {
-            if let Some(exit) = read_record("exit") {
-                return Ok(Found::Ended(exit));
+            if !is_file_at(&lock, path) {
+                continue; // It was removed between the two calls.
             }
-            let text = std::fs::read("pid")?;
-            if text.is_empty() {
-                return Ok(Found::New(lock));
-            }
-            return Ok(Found::Lost(read_record("pid").unwrap_or_default()));
+            return Ok(match read_run(path) {
+                (_, _, Some(exit)) => Found::Ended(exit),
+                (bytes, None, None) if bytes.is_empty() => Found::New(lock),
+                (_, record, None) => Found::Lost(record.unwrap_or_default()),
+            });
         }
-        match read_record::<PidRecord>("pid") {
-            Some(record) if record.pid != 0 => return Ok(Found::Running(PidRecord { existing: true, ..record })),
+        match read_run(path) {
+            (_, _, Some(exit)) => return Ok(Found::Ended(exit)),
+            (_, Some(record), _) if record.pid != 0 => {
+                return Ok(Found::Running(PidRecord { existing: true, ..record }));
+            }
             _ => std::thread::sleep(Duration::from_millis(10)),
         }
     }
@@ -240,28 +267,30 @@ fn claim() -> Result<Found, Errno> {
 }
 
 fn start(stream: UnixStream, req: StartRequest, zygote: &Zygote) {
-    let dir = Path::new(std::ffi::OsStr::from_bytes(&req.run_dir));
-    if let Err(e) = DirBuilder::new().recursive(true).mode(0o700).create(dir) {
-        return refuse(&stream, "make run directory", &req.run_dir, e.into());
-    }
-    if let Err(e) = sys::change_dir(&req.run_dir) {
-        return refuse(&stream, "enter run directory", &req.run_dir, e);
-    }
     let answer = |kind, body: &[u8]| {
         let _ = control::send(&stream, kind, body); // The caller may be gone.
     };
-    let lock = match claim() {
+    let lock = match claim(&req.run_file) {
         Ok(Found::New(lock)) => lock,
         Ok(Found::Running(record)) => return answer(kind::STARTED, &record.encode()),
         Ok(Found::Ended(exit)) => return answer(kind::EXITED, &exit.encode()),
         Ok(Found::Lost(record)) => return answer(kind::LOST, &record.encode()),
-        Err(e) => return refuse(&stream, "lock run directory", &req.run_dir, e),
+        Err(e) => return refuse(&stream, "lock run file", &req.run_file, e),
     };
-    run(stream, req, zygote, &lock);
+    run(stream, req, zygote, lock);
+}
+
+/// Writes the first record of a run file.
+fn write_pid(lock: &OwnedFd, record: &PidRecord) -> Result<(), Errno> {
+    let bytes = wire::record(&record.encode());
+    if bytes.len() > wire::EXIT_OFFSET {
+        return Err(Errno(36)); // ENAMETOOLONG: only the cgroups' names can make it so long.
+    }
+    sys::write_at(lock.as_raw_fd(), &bytes, 0)
 }
 
 /// Starts the task and stays with it.
-fn run(stream: UnixStream, req: StartRequest, zygote: &Zygote, lock: &OwnedFd) {
+fn run(stream: UnixStream, req: StartRequest, zygote: &Zygote, lock: OwnedFd) {
     let me = std::process::id();
     let mut record = PidRecord {
         shim_pid: me,
@@ -271,23 +300,21 @@ fn run(stream: UnixStream, req: StartRequest, zygote: &Zygote, lock: &OwnedFd) {
         cgroups: req.cgroups.iter().filter(|c| c.own).map(|c| c.dir.clone()).collect(),
         ..PidRecord::default()
     };
-    // Before any side effect: if the shim dies in the next moment, a second
-    // start must not take this run for one that never began.
-    if let Err(e) = sys::write_at_start(lock.as_raw_fd(), &wire::record(&record.encode())) {
+    // The file is given its block now. And before any side effect: if the shim
+    // dies in the next moment, a second start must not take this run for one
+    // that never began.
+    let room = [0; wire::RUN_FILE];
+    let reserved = sys::write_at(lock.as_raw_fd(), &room, 0).and_then(|()| write_pid(&lock, &record));
+    if let Err(e) = reserved {
         let _ = sys::empty_file(lock.as_raw_fd());
-        return refuse(&stream, "write run directory", &req.run_dir, e);
+        return refuse(&stream, "write run file", &req.run_file, e);
     }
-    let prepared = sys::become_subreaper().and_then(|()| {
-        let _ = sys::unlink_at(sys::AT_FDCWD, b"ctl.sock");
-        let listener = UnixListener::bind("ctl.sock")?;
-        listener.set_nonblocking(true)?;
-        Ok((listener, sys::child_signal_fd()?))
-    });
-    let (listener, child_signals) = match prepared {
-        Ok(both) => both,
+    let prepared = sys::become_subreaper().and_then(|()| sys::child_signal_fd());
+    let child_signals = match prepared {
+        Ok(fd) => fd,
         Err(e) => {
             let _ = sys::empty_file(lock.as_raw_fd());
-            return refuse(&stream, "listen in run directory", &req.run_dir, e);
+            return refuse(&stream, "watch children", b"", e);
         }
     };
     let launched = match launch::launch(&req, zygote.oom_score) {
@@ -299,7 +326,7 @@ fn run(stream: UnixStream, req: StartRequest, zygote: &Zygote, lock: &OwnedFd) {
     };
     record.pid = launched.pid.unsigned_abs();
     record.start_ticks = launch::start_ticks(record.pid).unwrap_or(0);
-    let _ = sys::write_at_start(lock.as_raw_fd(), &wire::record(&record.encode()));
+    let _ = write_pid(&lock, &record); // Fitted before, and grew by two numbers at most.
     let _ = control::send(&stream, kind::STARTED, &record.encode());
-    control::Shim::new(req, record, launched, listener, child_signals, stream, zygote.oom_score).run();
+    control::Shim::new(req, record, lock, launched, child_signals, stream, zygote.oom_score).run();
 }

@@ -187,7 +187,6 @@ unsafe extern "C" {
     fn openat(dir: c_int, path: *const c_char, flags: c_int, ...) -> c_int;
     fn mkdirat(dir: c_int, path: *const c_char, mode: c_uint) -> c_int;
     fn unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int;
-    fn renameat(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int;
     fn symlinkat(content: *const c_char, dir: c_int, path: *const c_char) -> c_int;
     fn mknodat(dir: c_int, path: *const c_char, mode: c_uint, dev: u64) -> c_int;
     fn fchmodat(dir: c_int, path: *const c_char, mode: c_uint, flags: c_int) -> c_int;
@@ -298,12 +297,6 @@ pub fn rmdir(path: &[u8]) -> Sys<()> {
     check(unsafe { unlinkat(AT_FDCWD, path.as_ptr(), AT_REMOVEDIR) }).map(drop)
 }
 
-/// Renames within the working directory.
-pub fn rename(from: &CStr, to: &CStr) -> Sys<()> {
-    // SAFETY: both are C strings that outlive the call.
-    check(unsafe { renameat(AT_FDCWD, from.as_ptr(), AT_FDCWD, to.as_ptr()) }).map(drop)
-}
-
 pub fn symlink_at(content: &[u8], dir: RawFd, path: &[u8]) -> Sys<()> {
     let (content, path) = (cstr(content)?, cstr(path)?);
     // SAFETY: both are C strings that outlive the call.
@@ -338,6 +331,16 @@ pub fn write_fd(fd: RawFd, buf: &[u8]) -> Sys<usize> {
     check_len(unsafe { write(fd, buf.as_ptr().cast(), buf.len()) })
 }
 
+/// Reads the beginning of a small file of `/proc` or a cgroup in one call.
+pub fn read_small(path: &[u8]) -> Sys<Vec<u8>> {
+    const LONGEST: usize = 4096;
+    let file = open_at(AT_FDCWD, path, O_RDONLY, 0)?;
+    let mut buf = vec![0; LONGEST];
+    let n = read_fd(file.as_raw_fd(), &mut buf)?;
+    buf.truncate(n);
+    Ok(buf)
+}
+
 /// Writes all of `buf`, waiting where the descriptor makes it wait.
 pub fn write_all(fd: RawFd, mut buf: &[u8]) -> Sys<()> {
     while !buf.is_empty() {
@@ -350,9 +353,10 @@ pub fn write_all(fd: RawFd, mut buf: &[u8]) -> Sys<()> {
     Ok(())
 }
 
-pub fn write_at_start(fd: RawFd, buf: &[u8]) -> Sys<()> {
+pub fn write_at(fd: RawFd, buf: &[u8], offset: usize) -> Sys<()> {
+    let offset = i64::try_from(offset).map_err(|_| Errno::INVAL)?;
     // SAFETY: the buffer is readable for its length.
-    let n = check_len(unsafe { pwrite(fd, buf.as_ptr().cast(), buf.len(), 0) })?;
+    let n = check_len(unsafe { pwrite(fd, buf.as_ptr().cast(), buf.len(), offset) })?;
     // A short write of a record this small means the disk is full.
     if n == buf.len() { Ok(()) } else { Err(Errno(28)) }
 }
@@ -365,6 +369,13 @@ pub fn empty_file(fd: RawFd) -> Sys<()> {
 pub fn sync_fd(fd: RawFd) -> Sys<()> {
     // SAFETY: plain call.
     check(unsafe { fsync(fd) }).map(drop)
+}
+
+/// Gives up the lock, also if copies of the descriptor are left.
+pub fn unlock(fd: RawFd) {
+    const LOCK_UN: c_int = 8;
+    // SAFETY: plain call.
+    unsafe { flock(fd, LOCK_UN) };
 }
 
 /// Takes the exclusive lock on an open file without waiting.

@@ -1,7 +1,6 @@
 //! Ending everything that belongs to a task.
 
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use crate::messages::StartRequest;
@@ -21,14 +20,19 @@ fn numbers(text: &str) -> impl Iterator<Item = i32> + '_ {
 fn kill_cgroups(req: &StartRequest) -> u32 {
     let mut found = 0;
     for plan in req.cgroups.iter().filter(|c| c.own) {
-        let dir = std::path::Path::new(std::ffi::OsStr::from_bytes(&plan.dir));
-        let Ok(text) = std::fs::read_to_string(dir.join("cgroup.procs")) else { continue };
+        let file = |name: &[u8]| [&plan.dir[..], name].concat();
+        // The first thousand or so; the caller comes again.
+        let Ok(text) = sys::read_small(&file(b"/cgroup.procs")) else { continue };
+        let text = String::from_utf8_lossy(&text);
         let pids: Vec<i32> = numbers(&text).collect();
         if pids.is_empty() {
             continue;
         }
         found = found.max(u32::try_from(pids.len()).unwrap_or(u32::MAX));
-        let at_once = plan.v2 && std::fs::write(dir.join("cgroup.kill"), "1").is_ok();
+        let at_once = plan.v2
+            && sys::open_at(sys::AT_FDCWD, &file(b"/cgroup.kill"), sys::O_WRONLY, 0)
+                .and_then(|f| sys::write_all(f.as_raw_fd(), b"1"))
+                .is_ok();
         if !at_once {
             for pid in pids {
                 let _ = sys::send_signal(pid, sys::SIGKILL);
@@ -70,7 +74,7 @@ pub fn clear(req: &StartRequest, pid: i32) -> u32 {
                 Err(_) => return left,
             }
         }
-        left = left.max(kill_children());
+        left = left.max(kill_children()).max(kill_cgroups(req));
         std::thread::sleep(Duration::from_millis(u64::from(round.min(20))));
     }
     left
@@ -89,24 +93,5 @@ pub fn remove_cgroups(req: &StartRequest) {
                 }
             }
         }
-    }
-}
-
-/// Writes a file of the working directory so that it is whole or absent; it is
-/// on the disk when `sync_record` has returned.
-pub fn write_record(tmp: &std::ffi::CStr, name: &std::ffi::CStr, bytes: &[u8]) -> sys::Sys<std::os::fd::OwnedFd> {
-    let flags = sys::O_WRONLY | sys::O_CREAT;
-    let file = sys::open_at(sys::AT_FDCWD, tmp.to_bytes(), flags, 0o600)?;
-    sys::empty_file(file.as_raw_fd())?;
-    sys::write_at_start(file.as_raw_fd(), bytes)?;
-    sys::rename(tmp, name)?;
-    Ok(file)
-}
-
-/// Waits until a record and its name are on the disk.
-pub fn sync_record(file: &std::os::fd::OwnedFd) {
-    let _ = sys::sync_fd(file.as_raw_fd());
-    if let Ok(dir) = sys::open_at(sys::AT_FDCWD, b".", sys::O_RDONLY | sys::O_DIRECTORY, 0) {
-        let _ = sys::sync_fd(dir.as_raw_fd());
     }
 }

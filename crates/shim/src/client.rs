@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 
 use crate::codec::Message;
-use crate::host::{Attached, ShimError, attach};
+use crate::host::{Attached, ShimError, attach, reach_shim};
 use crate::messages::{ExecExit, ExecRequest, ExitRecord, Failure, PidRecord, ShimStats, SignalRequest, kind};
 use crate::wire;
 
@@ -56,24 +56,23 @@ pub(crate) async fn read_frame(stream: &mut UnixStream, buf: &mut Vec<u8>) -> io
     }
 }
 
+/// The task ended between our question and its answer.
+fn gone_or(e: io::Error) -> ShimError {
+    match e.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ShimError::Gone,
+        _ => ShimError::Talk(e),
+    }
+}
+
 /// One question, one answer.
-async fn ask(run_dir: &Path, frame_kind: u8, body: &[u8]) -> Result<(u8, Vec<u8>), ShimError> {
+async fn ask(run_file: &Path, frame_kind: u8, body: &[u8]) -> Result<(u8, Vec<u8>), ShimError> {
     let talk = async {
-        let mut stream = connect(run_dir, "ctl.sock").await?;
-        stream.write_all(&wire::frame(frame_kind, body)).await?;
-        read_frame(&mut stream, &mut Vec::new()).await
+        let mut stream = reach_shim(run_file).await?;
+        stream.write_all(&wire::frame(frame_kind, body)).await.map_err(gone_or)?;
+        read_frame(&mut stream, &mut Vec::new()).await.map_err(gone_or)?.ok_or(ShimError::Gone)
     };
     match tokio::time::timeout(ANSWER_TIMEOUT, talk).await {
-        Ok(Ok(Some(answer))) => Ok(answer),
-        Ok(Ok(None)) => Err(ShimError::Gone),
-        Ok(Err(e)) if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
-            Err(ShimError::Gone)
-        }
-        // The task ended between our question and its answer.
-        Ok(Err(e)) if matches!(e.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
-            Err(ShimError::Gone)
-        }
-        Ok(Err(e)) => Err(ShimError::Talk(e)),
+        Ok(answer) => answer,
         Err(_) => Err(ShimError::Talk(io::ErrorKind::TimedOut.into())),
     }
 }
@@ -90,24 +89,24 @@ fn done(answer: (u8, Vec<u8>)) -> Result<(), ShimError> {
 ///
 /// # Errors
 /// [`ShimError::Gone`] when the task is over.
-pub async fn signal(run_dir: &Path, signal: i32, group: bool) -> Result<(), ShimError> {
-    done(ask(run_dir, kind::SIGNAL, &SignalRequest { signal, group }.encode()).await?)
+pub async fn signal(run_file: &Path, signal: i32, group: bool) -> Result<(), ShimError> {
+    done(ask(run_file, kind::SIGNAL, &SignalRequest { signal, group }.encode()).await?)
 }
 
 /// Kills the task and everything that belongs to it.
 ///
 /// # Errors
 /// [`ShimError::Gone`] when the task is over.
-pub async fn kill(run_dir: &Path) -> Result<(), ShimError> {
-    done(ask(run_dir, kind::KILL, &[]).await?)
+pub async fn kill(run_file: &Path) -> Result<(), ShimError> {
+    done(ask(run_file, kind::KILL, &[]).await?)
 }
 
 /// Figures of the shim's own work.
 ///
 /// # Errors
 /// [`ShimError::Gone`] when the task is over.
-pub async fn stats(run_dir: &Path) -> Result<ShimStats, ShimError> {
-    match ask(run_dir, kind::STATS, &[]).await? {
+pub async fn stats(run_file: &Path) -> Result<ShimStats, ShimError> {
+    match ask(run_file, kind::STATS, &[]).await? {
         (kind::STATS_REPLY, body) => Ok(ShimStats::decode(&body)?),
         (_, body) => Err(ShimError::Refused(Failure::decode(&body)?)),
     }
@@ -145,18 +144,14 @@ impl ExecSession {
 /// [`ShimError::Refused`] when it cannot be executed, [`ShimError::Gone`] when
 /// the task is over.
 pub async fn exec(
-    run_dir: &Path,
+    run_file: &Path,
     argv: &[String],
     tty: bool,
     streams: &[BorrowedFd<'_>],
 ) -> Result<ExecSession, ShimError> {
     let argv = argv.iter().map(|a| a.clone().into_bytes()).collect();
     let frame = wire::frame(kind::EXEC, &ExecRequest { argv, tty }.encode());
-    let gone = |e: io::Error| match e.kind() {
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => ShimError::Gone,
-        _ => ShimError::Talk(e),
-    };
-    let mut stream = connect(run_dir, "ctl.sock").await.map_err(gone)?;
+    let mut stream = reach_shim(run_file).await?;
     let sent = stream
         .async_io(Interest::WRITABLE, || {
             // Room for three descriptors, as u64 for the alignment.
@@ -182,7 +177,7 @@ pub async fn exec(
 /// Waits for the end of a task.
 #[derive(Debug)]
 pub struct ExitWait {
-    pub(crate) run_dir: PathBuf,
+    pub(crate) run_file: PathBuf,
     pub(crate) stream: Option<UnixStream>,
     pub(crate) buf: Vec<u8>,
 }
@@ -207,7 +202,7 @@ impl ExitWait {
                 }
                 self.stream = None;
             }
-            match attach(&self.run_dir).await {
+            match attach(&self.run_file).await {
                 Ok(Attached::Exited(record)) => return Ok(record),
                 Ok(Attached::Lost(record)) => return Err(Lost(record)),
                 Ok(Attached::Absent) => return Err(Lost(PidRecord::default())),
@@ -216,7 +211,7 @@ impl ExitWait {
                     self.buf = again.buf;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, run_dir = %self.run_dir.display(), "cannot reach a task's shim; trying again");
+                    tracing::warn!(%error, run_file = %self.run_file.display(), "cannot reach a task's shim; trying again");
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
             }

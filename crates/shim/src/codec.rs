@@ -227,7 +227,7 @@ impl Message for Deadline {
 
 impl Message for StartRequest {
     fn put(&self, e: &mut Enc) {
-        e.bytes(1, &self.run_dir).bytes(2, &self.label).bytes(3, &self.exe);
+        e.bytes(1, &self.run_file).bytes(2, &self.label).bytes(3, &self.exe);
         e.list(4, &self.argv).list(5, &self.env).bytes(6, &self.cwd);
         e.num(7, u64::from(self.uid)).num(8, u64::from(self.gid));
         for group in &self.groups {
@@ -257,7 +257,7 @@ impl Message for StartRequest {
     }
     fn set(&mut self, tag: u8, value: &[u8]) -> Result<(), WireError> {
         match tag {
-            1 => self.run_dir = value.to_vec(),
+            1 => self.run_file = value.to_vec(),
             2 => self.label = value.to_vec(),
             3 => self.exe = value.to_vec(),
             4 => self.argv.push(value.to_vec()),

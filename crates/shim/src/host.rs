@@ -24,22 +24,24 @@ use crate::{process, program};
 const MAX_STARTS: usize = 64;
 /// How long a start may take. Long: mounts and disks can be slow.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
-/// How often a start or an end that is just happening is looked at again, each
-/// [`SETTLE_WAIT`] apart.
+/// How often a start or an end that is just happening is looked at again.
 const SETTLE_TRIES: u32 = 1000;
+/// Longest pause between two looks; the first ones are shorter.
 const SETTLE_WAIT: Duration = Duration::from_millis(10);
-/// Longest encoded task name in a directory name.
-const MAX_NAME: usize = 180;
+/// End of a run file's name.
+const RUN_SUFFIX: &str = ".run";
+/// Longest encoded name of an allocation or task in a file name.
+const MAX_NAME: usize = 100;
 /// Longest record read.
-const MAX_RECORD_FILE: u64 = wire::MAX_RECORD as u64 + 64;
-/// Run directories listed.
+const MAX_RECORD_FILE: u64 = wire::RUN_FILE as u64;
+/// Run files listed.
 const MAX_RUNS: usize = 1_000_000;
 
 /// What can go wrong with shims.
 #[derive(Debug, thiserror::Error)]
 pub enum ShimError {
     /// The run root cannot be used.
-    #[error("the run directory {path} cannot be used: {error}; it has to be writable by the agent")]
+    #[error("the run file {path} cannot be used: {error}; it has to be writable by the agent")]
     RunRoot {
         /// Which.
         path: PathBuf,
@@ -61,8 +63,8 @@ pub enum ShimError {
     /// A record or message is damaged.
     #[error("a task's record cannot be read: {0}")]
     Wire(#[from] WireError),
-    /// The run directory belongs to a living task.
-    #[error("the run directory {0} belongs to a running task")]
+    /// The run file belongs to a living task.
+    #[error("the run file {0} belongs to a running task")]
     Busy(PathBuf),
 }
 
@@ -132,16 +134,15 @@ impl StartKey {
     pub fn file_name(&self) -> String {
         format!("{}.{}.{}.{}", encode_name(&self.alloc_id), encode_name(&self.task), self.run, self.attempt)
     }
-    fn dir_below(&self, root: &Path) -> PathBuf {
-        let last = format!("{}.{}.{}", encode_name(&self.task), self.run, self.attempt);
-        root.join(encode_name(&self.alloc_id)).join(last)
+    fn file_below(&self, root: &Path) -> PathBuf {
+        root.join(format!("{}{RUN_SUFFIX}", self.file_name()))
     }
 }
 
 /// Settings of a [`ShimHost`].
 #[derive(Debug, Clone)]
 pub struct ShimConfig {
-    /// Directory of run directories and the zygote's socket; made with mode
+    /// Directory of run files and the zygote's socket; made with mode
     /// 0700. On a disk that survives the agent.
     pub run_root: PathBuf,
     /// Cgroup below which shims and tasks live, outside the agent's own.
@@ -169,7 +170,7 @@ pub enum StartOutcome {
     Lost(PidRecord),
 }
 
-/// What a run directory tells.
+/// What a run file tells.
 #[derive(Debug)]
 pub enum Attached {
     /// The task runs.
@@ -182,13 +183,13 @@ pub enum Attached {
     Absent,
 }
 
-/// A run directory found at restore.
+/// A run file found at restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundRun {
-    /// The allocation's directory name (its id, unless that is no file name).
+    /// The allocation's id, as encoded in file names.
     pub alloc: String,
     /// Where it is.
-    pub run_dir: PathBuf,
+    pub run_file: PathBuf,
 }
 
 impl ShimHost {
@@ -229,9 +230,9 @@ impl ShimHost {
         &self.notes
     }
 
-    /// The key's run directory.
-    pub fn run_dir(&self, key: &StartKey) -> PathBuf {
-        key.dir_below(&self.config.run_root)
+    /// The key's run file.
+    pub fn run_file(&self, key: &StartKey) -> PathBuf {
+        key.file_below(&self.config.run_root)
     }
 
     /// A connection to the zygote, which is started if there is none.
@@ -270,7 +271,7 @@ impl ShimHost {
         end_zygote(&self.config.run_root.join(format!("{}.pid", program::zygote_name())));
     }
 
-    /// Starts a task, or returns the start that this run directory already is.
+    /// Starts a task, or returns the start that this run file already is.
     /// The caller has stored the key before.
     ///
     /// # Errors
@@ -282,15 +283,15 @@ impl ShimHost {
             let detail = format!("of {} bytes: arguments and environment are too long", body.len()).into_bytes();
             return Err(ShimError::Refused(Failure { stage: b"request".to_vec(), detail, errno: 7 }));
         }
-        let run_dir = PathBuf::from(std::ffi::OsStr::from_bytes(&request.run_dir));
+        let run_file = PathBuf::from(std::ffi::OsStr::from_bytes(&request.run_file));
         let Ok(_permit) = self.starts.acquire().await else { return Err(ShimError::Gone) };
-        match tokio::time::timeout(START_TIMEOUT, self.ask_start(&body, &run_dir)).await {
+        match tokio::time::timeout(START_TIMEOUT, self.ask_start(&body, &run_file)).await {
             Ok(result) => result,
             Err(_) => Err(ShimError::Talk(io::ErrorKind::TimedOut.into())),
         }
     }
 
-    async fn ask_start(&self, body: &[u8], run_dir: &Path) -> Result<StartOutcome, ShimError> {
+    async fn ask_start(&self, body: &[u8], run_file: &Path) -> Result<StartOutcome, ShimError> {
         let mut stream = self.reach_zygote().await?;
         let mut buf = Vec::new();
         let sent = stream.write_all(&wire::frame(kind::START, body)).await;
@@ -302,34 +303,32 @@ impl ShimHost {
             Ok(Some((kind::STARTED, body))) => {
                 let record = PidRecord::decode(&body)?;
                 if record.existing {
-                    return settle(attach(run_dir).await?);
+                    return settle(attach(run_file).await?);
                 }
-                let wait = ExitWait { run_dir: run_dir.to_owned(), stream: Some(stream), buf };
+                let wait = ExitWait { run_file: run_file.to_owned(), stream: Some(stream), buf };
                 Ok(StartOutcome::Running(record, wait))
             }
             Ok(Some((kind::EXITED, body))) => Ok(StartOutcome::Exited(ExitRecord::decode(&body)?)),
             Ok(Some((kind::LOST, body))) => Ok(StartOutcome::Lost(PidRecord::decode(&body)?)),
             Ok(Some((_, body))) => Err(ShimError::Refused(Failure::decode(&body)?)),
-            // The shim died while starting, or the zygote before: the run
-            // directory tells.
-            Ok(None) | Err(_) => settle(attach(run_dir).await?),
+            // The shim died while starting, or the zygote before: the run file
+            // tells.
+            Ok(None) | Err(_) => settle(attach(run_file).await?),
         }
     }
 
-    /// Run directories there are, for the restore of a node.
+    /// Run files there are, for the restore of a node.
     pub fn list(&self) -> Vec<FoundRun> {
-        let dirs = |path: &Path| -> Vec<PathBuf> {
-            let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-            entries.map(|e| e.path()).filter(|p| p.is_dir()).collect()
-        };
-        let mut out = Vec::new();
-        for alloc in dirs(&self.config.run_root) {
-            let name = alloc.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            for run_dir in dirs(&alloc).into_iter().take(MAX_RUNS.saturating_sub(out.len())) {
-                out.push(FoundRun { alloc: name.clone(), run_dir });
-            }
-        }
-        out.sort_by(|a, b| a.run_dir.cmp(&b.run_dir));
+        let entries = std::fs::read_dir(&self.config.run_root).into_iter().flatten().flatten();
+        let mut out: Vec<FoundRun> = entries
+            .take(MAX_RUNS)
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                let alloc = name.strip_suffix(RUN_SUFFIX)?.split('.').next()?.to_owned();
+                Some(FoundRun { alloc, run_file: entry.path() })
+            })
+            .collect();
+        out.sort_by(|a, b| a.run_file.cmp(&b.run_file));
         out
     }
 
@@ -343,11 +342,11 @@ impl ShimHost {
         found = found.max(process::kill_session(record));
         for dir in &record.cgroups {
             let dir = Path::new(std::ffi::OsStr::from_bytes(dir));
-            for _ in 0..SETTLE_TRIES {
+            for round in 0..SETTLE_TRIES {
                 let left = process::kill_cgroup(dir);
                 found = found.max(left);
                 match std::fs::remove_dir(dir) {
-                    Err(e) if e.kind() != io::ErrorKind::NotFound => tokio::time::sleep(SETTLE_WAIT).await,
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => settle_pause(round).await,
                     _ => break,
                 }
             }
@@ -369,100 +368,140 @@ fn settle(attached: Attached) -> Result<StartOutcome, ShimError> {
 
 /// Sends the zygote with this lock file away, if it is the one written there.
 fn end_zygote(pid_file: &Path) {
-    if let Ok(Some(record)) = read_record::<PidRecord>(pid_file) {
+    if let Ok(Some(run)) = RunFile::open(pid_file)
+        && let Some(record) = run.pid
+    {
         process::kill_exact(record.pid, record.start_ticks);
     }
     let _ = std::fs::remove_file(pid_file.with_extension("sock"));
     let _ = std::fs::remove_file(pid_file);
 }
 
-/// Reads a record file; none when there is no such file or nothing in it.
-fn read_record<M: Message>(path: &Path) -> Result<Option<M>, ShimError> {
-    let file = match std::fs::File::open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(ShimError::Talk(e)),
-    };
-    let mut bytes = Vec::new();
-    io::Read::read_to_end(&mut io::Read::take(file, MAX_RECORD_FILE), &mut bytes).map_err(ShimError::Talk)?;
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(M::decode(wire::open_record(&bytes)?)?))
+/// What a run file holds.
+pub(crate) struct RunFile {
+    file: std::fs::File,
+    /// Nothing was started, or the start failed.
+    empty: bool,
+    pid: Option<PidRecord>,
+    exit: Option<ExitRecord>,
 }
 
-/// True when no shim holds the run directory.
-fn lock_free(run_dir: &Path) -> Result<bool, ShimError> {
-    let file = match std::fs::File::open(run_dir.join("pid")) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
-        Err(e) => return Err(ShimError::Talk(e)),
-    };
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
-        Err(e) => Err(ShimError::Talk(e.into())),
+impl RunFile {
+    /// Reads it; none when there is no such file. Damaged records read as none.
+    fn open(path: &Path) -> Result<Option<RunFile>, ShimError> {
+        let mut file = match std::fs::File::open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(ShimError::Talk(e)),
+        };
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut io::Read::take(&mut file, MAX_RECORD_FILE), &mut bytes).map_err(ShimError::Talk)?;
+        let pid = wire::open_record(&bytes).ok().and_then(|body| PidRecord::decode(body).ok());
+        let exit = bytes.get(wire::EXIT_OFFSET..).and_then(|b| wire::open_record(b).ok());
+        let exit = exit.and_then(|body| ExitRecord::decode(body).ok());
+        Ok(Some(RunFile { file, empty: bytes.is_empty(), pid, exit }))
+    }
+
+    /// True when no shim holds it.
+    fn free(&self) -> Result<bool, ShimError> {
+        // The lock goes with the file when this value is dropped.
+        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+            Err(e) => Err(ShimError::Talk(e.into())),
+        }
+    }
+
+    /// Name of the shim's socket beside it.
+    fn socket(&self) -> Result<String, ShimError> {
+        let meta = self.file.metadata().map_err(ShimError::Talk)?;
+        Ok(format!("{}.sock", std::os::unix::fs::MetadataExt::ino(&meta)))
     }
 }
 
-/// Finds out what became of the task of a run directory.
+/// A pause before looking again, longer each time.
+async fn settle_pause(round: u32) {
+    let pause = Duration::from_micros(200).saturating_mul(1 << round.min(10));
+    tokio::time::sleep(pause.min(SETTLE_WAIT)).await;
+}
+
+/// Connects to the shim of a run file. A young shim has no socket yet, so this
+/// may take a moment.
 ///
 /// # Errors
-/// When the directory cannot be read, or its state does not settle.
-pub async fn attach(run_dir: &Path) -> Result<Attached, ShimError> {
-    for _ in 0..SETTLE_TRIES {
-        if let Some(exit) = read_exit(run_dir) {
+/// [`ShimError::Gone`] when no shim holds the file.
+pub(crate) async fn reach_shim(run_file: &Path) -> Result<UnixStream, ShimError> {
+    let dir = run_file.parent().unwrap_or(Path::new("/"));
+    for round in 0..SETTLE_TRIES {
+        let Some(run) = RunFile::open(run_file)? else { return Err(ShimError::Gone) };
+        if run.exit.is_some() {
+            return Err(ShimError::Gone);
+        }
+        match connect(dir, &run.socket()?).await {
+            Ok(stream) => return Ok(stream),
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
+            Err(e) => return Err(ShimError::Talk(e)),
+        }
+        if run.free()? {
+            return Err(ShimError::Gone);
+        }
+        drop(run);
+        settle_pause(round).await;
+    }
+    Err(ShimError::Talk(io::Error::new(io::ErrorKind::TimedOut, "it does not listen")))
+}
+
+/// Finds out what became of the task of a run file.
+///
+/// # Errors
+/// When the file cannot be read, or its state does not settle.
+pub async fn attach(run_file: &Path) -> Result<Attached, ShimError> {
+    for round in 0..SETTLE_TRIES {
+        let Some(run) = RunFile::open(run_file)? else { return Ok(Attached::Absent) };
+        if let Some(exit) = run.exit {
             return Ok(Attached::Exited(exit));
         }
-        if let Ok(mut stream) = connect(run_dir, "ctl.sock").await
-            && stream.write_all(&wire::frame(kind::WAIT, &[])).await.is_ok()
-            && let Ok(Some(record)) = read_record::<PidRecord>(&run_dir.join("pid"))
-            && record.pid != 0
-        {
-            let wait = ExitWait { run_dir: run_dir.to_owned(), stream: Some(stream), buf: Vec::new() };
-            return Ok(Attached::Running(record, wait));
-        }
-        if lock_free(run_dir)? {
-            if let Some(exit) = read_exit(run_dir) {
-                return Ok(Attached::Exited(exit));
-            }
-            // A damaged record is a lost task too, one nothing is known of.
-            return Ok(match read_record::<PidRecord>(&run_dir.join("pid")) {
-                Ok(None) => Attached::Absent,
-                Ok(Some(record)) => Attached::Lost(record),
-                Err(_) => Attached::Lost(PidRecord::default()),
+        if run.free()? {
+            drop(run);
+            // It may have ended between reading and locking; now nobody writes.
+            let Some(run) = RunFile::open(run_file)? else { return Ok(Attached::Absent) };
+            return Ok(match run {
+                RunFile { exit: Some(exit), .. } => Attached::Exited(exit),
+                RunFile { empty: true, .. } => Attached::Absent,
+                // A damaged record is a lost task too, one nothing is known of.
+                RunFile { pid, .. } => Attached::Lost(pid.unwrap_or_default()),
             });
         }
-        tokio::time::sleep(SETTLE_WAIT).await;
+        if let Some(record) = run.pid.filter(|r| r.pid != 0)
+            && let Ok(mut stream) = reach_shim(run_file).await
+            && stream.write_all(&wire::frame(kind::WAIT, &[])).await.is_ok()
+        {
+            let wait = ExitWait { run_file: run_file.to_owned(), stream: Some(stream), buf: Vec::new() };
+            return Ok(Attached::Running(record, wait));
+        }
+        settle_pause(round).await;
     }
-    Err(ShimError::Busy(run_dir.to_owned()))
+    Err(ShimError::Busy(run_file.to_owned()))
 }
 
-fn read_exit(run_dir: &Path) -> Option<ExitRecord> {
-    read_record(&run_dir.join("exit")).ok().flatten()
-}
-
-/// Removes a run directory whose task is over; the last step of forgetting a
-/// start.
+/// Removes a run file whose task is over; the last step of forgetting a start.
 ///
 /// # Errors
 /// [`ShimError::Busy`] while a shim holds it.
-pub async fn remove_run(run_dir: &Path) -> Result<(), ShimError> {
-    for _ in 0..SETTLE_TRIES {
-        if lock_free(run_dir)? {
-            // The exit record goes last: at every moment before, the run is one that ended.
-            for name in ["ctl.sock", "exit.tmp", "pid", "exit"] {
-                match std::fs::remove_file(run_dir.join(name)) {
-                    Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(ShimError::Talk(e)),
-                    _ => {}
-                }
-            }
-            let _ = std::fs::remove_dir(run_dir);
-            // Only succeeds for the last run of an allocation.
-            let _ = run_dir.parent().map(std::fs::remove_dir);
-            return Ok(());
+pub async fn remove_run(run_file: &Path) -> Result<(), ShimError> {
+    for round in 0..SETTLE_TRIES {
+        let Some(run) = RunFile::open(run_file)? else { return Ok(()) };
+        if run.free()? {
+            let gone = |result: io::Result<()>| match result {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => Err(ShimError::Talk(e)),
+                _ => Ok(()),
+            };
+            let dir = run_file.parent().unwrap_or(Path::new("/"));
+            gone(std::fs::remove_file(dir.join(run.socket()?)))?;
+            return gone(std::fs::remove_file(run_file));
         }
-        tokio::time::sleep(SETTLE_WAIT).await;
+        drop(run);
+        settle_pause(round).await;
     }
-    Err(ShimError::Busy(run_dir.to_owned()))
+    Err(ShimError::Busy(run_file.to_owned()))
 }

@@ -2,19 +2,24 @@
 //!
 //! A *zygote* (one per node data directory, started by [`ShimHost::open`])
 //! forks one *shim* per task; the shim starts the task, writes its output to
-//! rotated files, reaps it and leaves an exit record. Each start has a *run
-//! directory* made from its key, holding:
+//! rotated files, reaps it and leaves an exit record. Each start has one *run file*,
+//! named after its key, of one disk block:
 //!
-//! | file | content |
+//! | place | content |
 //! |---|---|
-//! | `pid` | [`messages::PidRecord`]; locked (`flock`) by the shim while it lives |
-//! | `ctl.sock` | the shim's control socket |
-//! | `exit` | [`messages::ExitRecord`], written once, whole or absent |
+//! | the file's lock (`flock`) | held by the shim while its task may live |
+//! | offset 0 | [`messages::PidRecord`], first without a process id, before any side effect |
+//! | offset [`wire::EXIT_OFFSET`] | [`messages::ExitRecord`], written once, whole or absent (checksum) |
+//!
+//! One file, because making files is the dearest part of a short task; one
+//! block, taken at the start, so that an end can be written on a full disk. The
+//! shim's control socket, `<inode of the run file>.sock`, is made once the task
+//! is older than a moment; until then its agent is connected anyway.
 //!
 //! A second start with the same key finds the lock and is the first one
-//! returned. Lock free and `exit` present: the task ended. Lock free and no
-//! `exit`: the shim was lost; the task dies with it, and
-//! [`ShimHost::clean_lost`] ends what is left.
+//! returned. Lock free and an exit record: the task ended. Lock free and none:
+//! the shim was lost; the task dies with it, and [`ShimHost::clean_lost`] ends
+//! what is left.
 //!
 //! Tasks and channels: none of its own; every call does its work in the
 //! caller's task. [`ExitWait`] holds one socket per running task.

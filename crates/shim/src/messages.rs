@@ -18,7 +18,7 @@ pub mod kind {
     pub const FAILED: u8 = 5;
     /// The run is over: [`super::ExitRecord`].
     pub const EXITED: u8 = 6;
-    /// The run directory belongs to a shim that is gone without an exit
+    /// The run file belongs to a shim that is gone without an exit
     /// record: the last known [`super::PidRecord`].
     pub const LOST: u8 = 7;
     /// Sends a signal: [`super::SignalRequest`].
@@ -196,8 +196,8 @@ pub struct Deadline {
 /// Everything a shim needs to start a task.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StartRequest {
-    /// The key's directory, made by the shim with mode 0700.
-    pub run_dir: Vec<u8>,
+    /// The key's run file, in the zygote's directory.
+    pub run_file: Vec<u8>,
     /// Shown in process lists.
     pub label: Vec<u8>,
     /// Program, an absolute path (inside the new root, if there is one) or a
@@ -239,7 +239,8 @@ pub struct StartRequest {
     pub deadline: Option<Deadline>,
 }
 
-/// What is known of a run from the moment it is begun, in the file `pid`.
+/// What is known of a run from the moment it is begun, at the beginning of its
+/// run file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PidRecord {
     /// Process id of the task; 0 while it is being started.
@@ -260,7 +261,7 @@ pub struct PidRecord {
     pub existing: bool,
 }
 
-/// How a run ended, in the file `exit`.
+/// How a run ended, in the run file at [`crate::wire::EXIT_OFFSET`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExitRecord {
     /// Process id the task had.

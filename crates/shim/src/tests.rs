@@ -30,7 +30,7 @@ fn pid_record_file_is_stable() {
 #[test]
 fn start_request_survives_the_way() {
     let req = StartRequest {
-        run_dir: b"/r".to_vec(),
+        run_file: b"/r".to_vec(),
         argv: vec![b"a".to_vec(), Vec::new(), b"\xff".to_vec()],
         env: vec![b"A=".to_vec()],
         groups: vec![0, 7],

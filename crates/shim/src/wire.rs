@@ -18,6 +18,12 @@ pub const RECORD_MAGIC: [u8; 4] = *b"HSR1";
 /// Longest record file accepted, in bytes.
 pub const MAX_RECORD: usize = 1 << 20;
 
+/// Where in a run file the exit record begins. Both records fit in one block of
+/// the disk, so that a task's end can be written also when the disk is full.
+pub const EXIT_OFFSET: usize = 3072;
+/// Length of a run file with both records.
+pub const RUN_FILE: usize = 4096;
+
 /// Why bytes could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireError {

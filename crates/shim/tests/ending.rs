@@ -12,7 +12,7 @@ async fn nomad_10494_exit_code_is_kept_every_time() {
         let name = format!("code{round}");
         let exit = b.whole(&name, "exit 42").await;
         assert_eq!((exit.code, exit.signal, exit.oom), (42, 0, false));
-        let Attached::Exited(record) = attach(&b.run_dir(&name)).await.unwrap() else { panic!("no record") };
+        let Attached::Exited(record) = attach(&b.run_file(&name)).await.unwrap() else { panic!("no record") };
         assert_eq!(record, exit);
     }
     let exit = b.whole("sig", "kill -TERM $$").await;
@@ -40,10 +40,10 @@ async fn signals_reach_the_first_process() {
     let script = "trap 'echo got; exit 9' USR1; echo ready; while true; do sleep 0.01; done";
     let (_, mut wait) = b.running(&b.request("trap", script)).await;
     eventually("ready", || b.log("trap.stdout.0") == "ready\n").await;
-    signal(&b.run_dir("trap"), 10, false).await.unwrap();
+    signal(&b.run_file("trap"), 10, false).await.unwrap();
     assert_eq!(end(&mut wait).await.code, 9);
     assert_eq!(b.log("trap.stdout.0"), "ready\ngot\n");
-    assert!(signal(&b.run_dir("trap"), 10, false).await.is_err());
+    assert!(signal(&b.run_file("trap"), 10, false).await.is_err());
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn a_deadline_is_kept_without_the_agent() {
     let mut found = None;
     while found.is_none() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        if let Attached::Exited(exit) = attach(&b.run_dir("late")).await.unwrap() {
+        if let Attached::Exited(exit) = attach(&b.run_file("late")).await.unwrap() {
             found = Some(exit);
         }
     }

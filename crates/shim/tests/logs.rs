@@ -41,7 +41,7 @@ async fn nomad_10912_restarts_keep_the_number_of_files() {
     let b = bench().await;
     for attempt in 0..10 {
         let mut request = b.request("again", &format!("echo attempt {attempt}"));
-        request.run_dir = [&request.run_dir[..], attempt.to_string().as_bytes()].concat();
+        request.run_file = [&request.run_file[..], attempt.to_string().as_bytes()].concat();
         let log = request.log.as_mut().unwrap();
         log.max_size = 25;
         let (_, mut wait) = b.running(&request).await;
@@ -102,8 +102,8 @@ async fn a_full_disk_neither_stops_the_task_nor_hides_the_loss() {
     request.log.as_mut().unwrap().dir = crate::support::bytes(&small);
     let (_, mut wait) = b.running(&request).await;
     eventually("the task goes on", || b.dir.path().join("done").exists()).await;
-    let figures = stats(&b.run_dir("full")).await.unwrap();
-    herdsman_shim::kill(&b.run_dir("full")).await.unwrap();
+    let figures = stats(&b.run_file("full")).await.unwrap();
+    herdsman_shim::kill(&b.run_file("full")).await.unwrap();
     let exit = end(&mut wait).await;
     std::process::Command::new("umount").arg("-l").arg(&small).status().unwrap();
     assert!(figures.lost_output > 0);

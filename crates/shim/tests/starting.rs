@@ -15,7 +15,7 @@ async fn second_start_is_the_first_returned() {
     let (second, mut wait2) = b.running(&request).await;
     assert_eq!((first.pid, first.start_ticks), (second.pid, second.start_ticks));
     assert!(second.existing && !first.existing);
-    herdsman_shim::kill(&b.run_dir("one")).await.unwrap();
+    herdsman_shim::kill(&b.run_file("one")).await.unwrap();
     assert_eq!(end(&mut wait).await.signal, 9);
     assert_eq!(end(&mut wait2).await.signal, 9);
     match b.host.start(&request).await.unwrap() {
@@ -23,8 +23,8 @@ async fn second_start_is_the_first_returned() {
         other => panic!("{other:?}"),
     }
     assert_eq!(b.log("one.stdout.0"), "started\n");
-    remove_run(&b.run_dir("one")).await.unwrap();
-    assert!(matches!(attach(&b.run_dir("one")).await.unwrap(), Attached::Absent));
+    remove_run(&b.run_file("one")).await.unwrap();
+    assert!(matches!(attach(&b.run_file("one")).await.unwrap(), Attached::Absent));
     assert!(b.host.list().is_empty());
 }
 
@@ -43,7 +43,7 @@ async fn starts_of_one_key_at_once_start_one_task() {
     pids.dedup();
     assert_eq!(pids.len(), 1);
     eventually("counted", || std::fs::read_to_string(b.dir.path().join("count")).is_ok_and(|t| t == "x\n")).await;
-    herdsman_shim::kill(&b.run_dir("many")).await.unwrap();
+    herdsman_shim::kill(&b.run_file("many")).await.unwrap();
 }
 
 async fn futures_all<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::Output> {
@@ -70,7 +70,7 @@ async fn another_host_on_the_directory_finds_the_task() {
     let again = open(b.dir.path()).await;
     let runs = again.list();
     assert_eq!(runs.len(), 1);
-    let Attached::Running(found, mut wait) = attach(&runs[0].run_dir).await.unwrap() else { panic!("not running") };
+    let Attached::Running(found, mut wait) = attach(&runs[0].run_file).await.unwrap() else { panic!("not running") };
     assert_eq!((found.pid, found.start_ticks), (first.pid, first.start_ticks));
     kill(found.pid, 15);
     assert_eq!(end(&mut wait).await.signal, 15);
@@ -84,7 +84,7 @@ async fn tasks_survive_their_zygote() {
     // The next start brings a new zygote.
     assert_eq!(b.whole("late", "exit 3").await.code, 3);
     assert!(alive(first.pid));
-    herdsman_shim::signal(&b.run_dir("early"), 15, false).await.unwrap();
+    herdsman_shim::signal(&b.run_file("early"), 15, false).await.unwrap();
     assert_eq!(end(&mut wait).await.signal, 15);
 }
 
@@ -96,7 +96,7 @@ async fn a_failed_start_says_why_and_may_be_tried_again() {
     let Err(ShimError::Refused(failure)) = b.host.start(&request).await else { panic!("it started") };
     let error = ShimError::Refused(failure);
     assert_eq!(error.to_string(), "exec /no/such/program: no such file or directory");
-    assert!(matches!(attach(&b.run_dir("absent")).await.unwrap(), Attached::Absent));
+    assert!(matches!(attach(&b.run_file("absent")).await.unwrap(), Attached::Absent));
     request.exe = b"/bin/sh".to_vec();
     let (_, mut wait) = b.running(&request).await;
     assert_eq!(end(&mut wait).await.code, 0);
@@ -143,7 +143,7 @@ async fn commands_run_beside_the_task() {
         let argv = ["sh".to_owned(), "-c".to_owned(), "echo $COLOUR; pwd; exit 7".to_owned()];
         let fds =
             [std::os::fd::AsFd::as_fd(&_in_r), std::os::fd::AsFd::as_fd(&out_w), std::os::fd::AsFd::as_fd(&out_w)];
-        let mut session = exec(&b.run_dir("host"), &argv, false, &fds).await.unwrap();
+        let mut session = exec(&b.run_file("host"), &argv, false, &fds).await.unwrap();
         drop(out_w);
         assert_eq!(session.wait().await.unwrap(), 7, "nomad_10657: round {round}");
         let mut text = String::new();
@@ -152,16 +152,16 @@ async fn commands_run_beside_the_task() {
     }
     let null = std::fs::File::open("/dev/null").unwrap();
     let fds = [std::os::fd::AsFd::as_fd(&null); 3];
-    let error = exec(&b.run_dir("host"), &["/no/such/bin".to_owned()], false, &fds).await.unwrap_err();
+    let error = exec(&b.run_file("host"), &["/no/such/bin".to_owned()], false, &fds).await.unwrap_err();
     assert_eq!(error.to_string(), "exec /no/such/bin: no such file or directory");
     // Nobody listens any more: the command ends, the task does not.
     let argv = ["sh".to_owned(), "-c".to_owned(), "echo $$ > exec-pid; exec sleep 1000".to_owned()];
-    let session = exec(&b.run_dir("host"), &argv, false, &fds).await.unwrap();
+    let session = exec(&b.run_file("host"), &argv, false, &fds).await.unwrap();
     let file = b.dir.path().join("exec-pid");
     eventually("command runs", || std::fs::read_to_string(&file).is_ok_and(|t| t.ends_with('\n'))).await;
     let pid: u32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
     drop(session);
     eventually("command ends", || !alive(pid)).await;
-    herdsman_shim::kill(&b.run_dir("host")).await.unwrap();
+    herdsman_shim::kill(&b.run_file("host")).await.unwrap();
     assert_eq!(end(&mut wait).await.signal, 9);
 }

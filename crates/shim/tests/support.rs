@@ -44,7 +44,7 @@ pub fn bytes(path: &Path) -> Vec<u8> {
 impl Bench {
     pub fn request(&self, task: &str, script: &str) -> StartRequest {
         StartRequest {
-            run_dir: bytes(&self.host.run_dir(&key(task))),
+            run_file: bytes(&self.host.run_file(&key(task))),
             label: task.into(),
             exe: b"/bin/sh".to_vec(),
             argv: vec![b"sh".to_vec(), b"-c".to_vec(), script.as_bytes().to_vec()],
@@ -61,8 +61,8 @@ impl Bench {
             ..StartRequest::default()
         }
     }
-    pub fn run_dir(&self, task: &str) -> PathBuf {
-        self.host.run_dir(&key(task))
+    pub fn run_file(&self, task: &str) -> PathBuf {
+        self.host.run_file(&key(task))
     }
     pub fn log(&self, name: &str) -> String {
         std::fs::read_to_string(self.dir.path().join("logs").join(name)).unwrap()
