@@ -72,6 +72,9 @@ const OTHERS: &[(&str, &str)] = &[
         "redis [a]",
     ),
     ("{{ file \"alloc-dir-relative\" }}", "error calling file"),
+    // The same fault, quoted shorter, and found later.
+    ("{{ writeToFile \"/tmp/x\" \"u\" \"g\" \"0644\" \"c\" }}", "error calling writeToFile: function is disabled"),
+    ("{{ unclosed", "parse: template: :1: unclosed action"),
     // The same fault, placed at the whole call.
     ("{{ toLower 5 }}", "expected string; found 5"),
 ];
