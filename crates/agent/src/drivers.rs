@@ -13,13 +13,17 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// A setting of a driver cannot be used, or the shim cannot be started.
-pub async fn all(settings: &Settings, client: &ClientSettings, state: &Path) -> Result<Drivers, String> {
+pub async fn all(
+    settings: &Settings,
+    client: &ClientSettings,
+    state: &Path,
+) -> Result<(Drivers, Arc<ShimHost>), String> {
     let shim = ShimConfig { run_root: state.join("run"), cgroup_parent: cgroup_parent(client) };
     let host = Arc::new(ShimHost::open(shim).await.map_err(|e| e.to_string())?);
     for note in host.notes() {
         tracing::info!(target: "client.shim", "{note}");
     }
-    let executor = Arc::new(Executor::new(host));
+    let executor = Arc::new(Executor::new(Arc::clone(&host)));
     let wanted = Wanted::of(client);
     let mut drivers = Drivers::new();
     if wanted.takes("raw_exec") {
@@ -61,7 +65,7 @@ pub async fn all(settings: &Settings, client: &ClientSettings, state: &Path) -> 
     for name in settings.plugins.keys().filter(|n| !KNOWN.contains(&n.as_str())) {
         return Err(format!("plugin {name:?}: there is no such driver here; known are {}", KNOWN.join(", ")));
     }
-    Ok(drivers)
+    Ok((drivers, host))
 }
 
 /// Drivers that may be configured.

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 /// How often it is looked whether everything has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Stops every job and waits until nothing runs on the node; gives how many allocations still do.
+/// Stops every job, waits until nothing runs on the node and removes what is left of its allocations; gives how many
+/// still run.
 pub async fn stop_everything(server: Option<&Server>, node: Option<&Node>, limit: Duration) -> usize {
     let (Some(server), Some(node)) = (server, node) else { return 0 };
     if !server.is_ready() {
@@ -33,6 +34,9 @@ pub async fn stop_everything(server: Option<&Server>, node: Option<&Node>, limit
     }
     let end = Instant::now() + limit;
     while node.active_allocs() > 0 && Instant::now() < end {
+        tokio::time::sleep(LOOK).await;
+    }
+    while node.remove_ended().await > 0 && Instant::now() < end {
         tokio::time::sleep(LOOK).await;
     }
     node.active_allocs()

@@ -10,6 +10,7 @@ use herdsman_http::api::Api;
 use herdsman_model::{HostVolume, NodeReserved};
 use herdsman_node::{GcConfig as NodeGc, Node, NodeConfig, NodeError};
 use herdsman_server::{GcConfig, HeartbeatConfig, JobLimits, Server, ServerConfig, StartError};
+use herdsman_shim::ShimHost;
 use herdsman_world::World;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -53,6 +54,8 @@ pub struct Agent {
     facts: Arc<Facts>,
     server: Option<Server>,
     node: Option<Node>,
+    /// Starts shims; a development agent ends it with itself.
+    shims: Option<Arc<ShimHost>>,
     listening: Listening,
     tasks: JoinSet<()>,
     /// Removed last, when everything that writes there has ended.
@@ -93,14 +96,17 @@ impl Agent {
         if let Some(server) = &server {
             serve_forwarded(server, &api);
         }
-        let node = match &settings.client {
-            Some(client) => Some(start_node(&settings, client, &name, &places, &listening, world).await?),
-            None => None,
+        let (node, shims) = match &settings.client {
+            Some(client) => {
+                let (node, shims) = start_node(&settings, client, &name, &places, &listening, world).await?;
+                (Some(node), Some(shims))
+            }
+            None => (None, None),
         };
         if let Some(node) = &node {
             facts.set_node(node);
         }
-        Ok(Agent { settings, facts, server, node, listening, tasks, temporary: places.temporary })
+        Ok(Agent { settings, facts, server, node, shims, listening, tasks, temporary: places.temporary })
     }
 
     /// The first address the API listens on.
@@ -145,6 +151,11 @@ impl Agent {
     pub async fn shutdown(mut self, graceful: bool) {
         if self.settings.dev {
             let left = leave::stop_everything(self.server.as_ref(), self.node.as_ref(), DEV_STOP_LIMIT).await;
+            if left == 0
+                && let Some(shims) = &self.shims
+            {
+                shims.end_zygote();
+            }
             if left > 0 {
                 tracing::warn!(target: "agent", allocations = left, "tasks did not end in time and go on without the agent");
             }
@@ -325,7 +336,7 @@ async fn start_node(
     places: &Places,
     listening: &Listening,
     world: World,
-) -> Result<Node, AgentError> {
+) -> Result<(Node, Arc<ShimHost>), AgentError> {
     let mut servers: Vec<String> = client.servers.iter().map(|s| with_port(s, settings.ports.rpc)).collect();
     if let Some(rpc) = listening.rpc {
         let local = if rpc.ip().is_unspecified() { SocketAddr::from((Ipv4Addr::LOCALHOST, rpc.port())) } else { rpc };
@@ -334,9 +345,9 @@ async fn start_node(
     if servers.is_empty() {
         return Err(AgentError::NoServers);
     }
-    let drivers = drivers::all(settings, client, &places.state).await.map_err(AgentError::Drivers)?;
+    let (drivers, shims) = drivers::all(settings, client, &places.state).await.map_err(AgentError::Drivers)?;
     let config = node_config(settings, client, name, servers, &places.state, &places.alloc, listening);
-    Ok(Node::start(config, world, drivers).await?)
+    Ok((Node::start(config, world, drivers).await?, shims))
 }
 
 fn node_config(

@@ -469,6 +469,12 @@ impl Node {
         self.shared.identity.id
     }
 
+    /// Removes every terminal allocation whose states the servers have; gives how many allocations are left.
+    pub async fn remove_ended(&self) -> usize {
+        crate::gc::collect_all(&self.shared).await;
+        self.shared.count()
+    }
+
     /// The node as it is now.
     pub fn noun(&self) -> Arc<NodeNoun> {
         self.shared.node()
