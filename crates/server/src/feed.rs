@@ -1,5 +1,6 @@
 //! The newest snapshot, and waking those who wait for a change of it.
 
+use crate::loads::Loads;
 use arc_swap::ArcSwap;
 use herdsman_state::{Change, Snapshot, WatchKey};
 use std::collections::BTreeMap;
@@ -38,10 +39,17 @@ struct Waiter {
     waiting: usize,
 }
 
+/// The tables at one index, and what they make of the nodes.
+#[derive(Debug)]
+pub(crate) struct Published {
+    pub snapshot: Arc<Snapshot>,
+    pub loads: Loads,
+}
+
 /// The newest snapshot and its changes.
 #[derive(Debug)]
 pub(crate) struct Feed {
-    snapshot: ArcSwap<Snapshot>,
+    published: ArcSwap<Published>,
     waiters: Mutex<BTreeMap<WatchKey, Waiter>>,
     batches: broadcast::Sender<Arc<Batch>>,
 }
@@ -49,11 +57,18 @@ pub(crate) struct Feed {
 impl Feed {
     pub fn new(snapshot: Snapshot) -> Arc<Feed> {
         let (batches, _) = broadcast::channel(FEED_BATCHES);
-        Arc::new(Feed { snapshot: ArcSwap::from_pointee(snapshot), waiters: Mutex::new(BTreeMap::new()), batches })
+        let published = Published { loads: Loads::of(&snapshot), snapshot: Arc::new(snapshot) };
+        let published = ArcSwap::from_pointee(published);
+        Arc::new(Feed { published, waiters: Mutex::new(BTreeMap::new()), batches })
     }
 
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.snapshot.load_full()
+        Arc::clone(&self.published.load().snapshot)
+    }
+
+    /// The newest tables with the loads of their nodes.
+    pub fn published(&self) -> Arc<Published> {
+        self.published.load_full()
     }
 
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<Batch>> {
@@ -65,8 +80,8 @@ impl Feed {
     }
 
     /// Shows a new snapshot and wakes whoever its changes concern.
-    pub fn publish(&self, snapshot: Snapshot, batch: Batch) {
-        self.snapshot.store(Arc::new(snapshot));
+    pub fn publish(&self, snapshot: Snapshot, loads: Loads, batch: Batch) {
+        self.published.store(Arc::new(Published { snapshot: Arc::new(snapshot), loads }));
         let waiters = self.waiters();
         if !waiters.is_empty() {
             for change in &batch.changes {
@@ -83,9 +98,9 @@ impl Feed {
     }
 
     /// Shows a restored snapshot: everything may have changed.
-    pub fn replace(&self, snapshot: Snapshot) {
+    pub fn replace(&self, snapshot: Snapshot, loads: Loads) {
         let batch = Batch { index: snapshot.index(), time: snapshot.time(), changes: Vec::new(), commands: Vec::new() };
-        self.snapshot.store(Arc::new(snapshot));
+        self.published.store(Arc::new(Published { snapshot: Arc::new(snapshot), loads }));
         for waiter in self.waiters().values() {
             waiter.notify.notify_waiters();
         }

@@ -27,6 +27,7 @@ mod error;
 mod feed;
 pub mod keyring;
 mod leader;
+mod loads;
 mod machine;
 mod nodes;
 pub mod ops;

@@ -1,6 +1,7 @@
 //! The tables as the log drives them.
 
 use crate::feed::{Batch, Feed};
+use crate::loads::Loads;
 use bytes::Bytes;
 use herdsman_consensus::Machine;
 use herdsman_state::{Command, Store};
@@ -10,12 +11,13 @@ use std::sync::Arc;
 /// The tables as the log drives them; what they become is published.
 pub(crate) struct StateMachine {
     store: Store,
+    loads: Loads,
     feed: Arc<Feed>,
 }
 
 impl StateMachine {
     pub fn new(store: Store, feed: Arc<Feed>) -> StateMachine {
-        StateMachine { store, feed }
+        StateMachine { loads: Loads::of(store.snapshot()), store, feed }
     }
 }
 
@@ -38,9 +40,10 @@ impl Machine for StateMachine {
             results.push(Bytes::from(outcome.answer().encode()));
             changes.extend(outcome.changes);
         }
+        self.loads.take_in(&changes);
         let snapshot = self.store.snapshot().clone();
         let batch = Batch { index: snapshot.index(), time: snapshot.time(), changes, commands: kinds };
-        self.feed.publish(snapshot, batch);
+        self.feed.publish(snapshot, self.loads.clone(), batch);
         results
     }
 
@@ -51,7 +54,8 @@ impl Machine for StateMachine {
 
     fn restore(&mut self, mut from: &mut dyn Read) -> io::Result<()> {
         self.store = Store::read_from(&mut from).map_err(io::Error::other)?;
-        self.feed.replace(self.store.snapshot().clone());
+        self.loads = Loads::of(self.store.snapshot());
+        self.feed.replace(self.store.snapshot().clone(), self.loads.clone());
         Ok(())
     }
 }

@@ -137,3 +137,87 @@ async fn the_same_seed_gives_the_same_trace() {
     assert_eq!(first.0, again.0);
     assert!(first.1 == again.1, "the tables are the same to the byte");
 }
+
+#[tokio::test(start_paused = true)]
+async fn nomad_15483_and_15144_a_reconnected_node_gets_its_allocations_back_as_they_are() {
+    use crate::fake::{dial, hear, hello, node_row, say};
+    use herdsman_proto::*;
+    let cluster = Cluster::start(1).await;
+    let node = cluster.node(1, Script::Runs).await;
+    let web = job("web", "service", 2);
+    let request = RegisterRequest { job: web, ..RegisterRequest::default() };
+    let mut web = cluster.server.prepare_job(&request).unwrap().job;
+    let group = std::sync::Arc::make_mut(&mut web.task_groups[0]);
+    group.disconnect = Some(DisconnectStrategy {
+        lost_after: 3_600_000_000_000,
+        replace: Some(false),
+        reconcile: "best_score".into(),
+        ..DisconnectStrategy::default()
+    });
+    let eval = Some(herdsman_state::EvalRequest::default());
+    let register = herdsman_state::RegisterJob { job: web, eval, ..Default::default() };
+    cluster.server.propose(herdsman_state::Body::RegisterJob(Box::new(register))).await.unwrap();
+    cluster.until("both run", |s| count(s, "web", ClientStatus::Running) == 2).await;
+    node.kill();
+    cluster.until("disconnected", |s| s.node(&node.id).unwrap().status == NodeStatus::Disconnected).await;
+    cluster.until("unknown", |s| count(s, "web", ClientStatus::Unknown) == 2).await;
+    // It comes back: one allocation runs, the other failed while nobody could hear of it.
+    let key = JobKey::new("default", "web");
+    let allocs: Vec<_> = cluster.server.snapshot().allocs_by_job(&key).cloned().collect();
+    let world = cluster.sim.world("10.0.1.1".parse().unwrap());
+    let mut frames = dial(&world, cluster.server.rpc_addr(), Purpose::NodeControl).await;
+    let known =
+        allocs.iter().map(|a| KnownAlloc { id: a.id.0.to_vec(), alloc_modify_index: a.alloc_modify_index }).collect();
+    say(&mut frames, NodeMessage::Hello(hello(&node_row(1), known))).await;
+    assert!(matches!(hear(&mut frames).await, Some(ServerMessage::Welcome(_))));
+    cluster.world.clock.sleep(std::time::Duration::from_secs(1)).await;
+    let status = cluster.server.snapshot().node(&node.id).unwrap().status;
+    assert_ne!(status, NodeStatus::Ready, "nomad 15808: not ready before it has said what became of its allocations");
+    let update = |alloc: &Allocation, client_status| {
+        serde_json::to_vec(&AllocUpdate { id: alloc.id, client_status, ..AllocUpdate::default() }).unwrap()
+    };
+    let updates_json = vec![update(&allocs[0], ClientStatus::Running), update(&allocs[1], ClientStatus::Failed)];
+    say(&mut frames, NodeMessage::AllocUpdates(AllocUpdates { sequence: 1, updates_json })).await;
+    let clock = cluster.world.clock.clone();
+    tokio::spawn(async move {
+        loop {
+            clock.sleep(std::time::Duration::from_secs(5)).await;
+            say(&mut frames, NodeMessage::Heartbeat(Heartbeat { send_time: 1 })).await;
+        }
+    });
+    cluster.until("ready", |s| s.node(&node.id).unwrap().status == NodeStatus::Ready).await;
+    cluster
+        .until("the running one stays", |s| {
+            let alloc = s.alloc(&allocs[0].id).unwrap();
+            alloc.client_status == ClientStatus::Running && !alloc.server_terminal()
+        })
+        .await;
+    cluster
+        .until("the failed one is replaced", |s| {
+            s.alloc(&allocs[1].id).unwrap().client_status == ClientStatus::Failed
+                && s.allocs_by_job(&key).any(|a| a.previous_allocation == Some(allocs[1].id))
+        })
+        .await;
+    assert!(!cluster.server.snapshot().alloc(&allocs[0].id).unwrap().server_terminal());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_from_a_snapshot_and_the_log_behind_it_gives_the_same_tables() {
+    let mut config = crate::fake::config();
+    config.consensus.snapshot_entries = 8;
+    config.consensus.keep_entries = 2;
+    let cluster = Cluster::start_with(1, config).await;
+    let node = cluster.node(1, Script::Completes).await;
+    for n in 0..10 {
+        cluster.register(job(&format!("job{n}"), "batch", 1)).await;
+    }
+    cluster.until("all dead", |s| s.jobs().all(|job| job.status == JobStatus::Dead)).await;
+    cluster.server.consensus().snapshot_now().await.unwrap();
+    node.kill();
+    cluster.world.clock.sleep(std::time::Duration::from_secs(1)).await;
+    assert!(cluster.server.consensus().status().await.snapshot.is_some());
+    let before = cluster.server.snapshot().to_stored().unwrap();
+    let cluster = cluster.restart().await;
+    assert!(before == cluster.server.snapshot().to_stored().unwrap());
+    cluster.server.snapshot().check().unwrap();
+}

@@ -277,3 +277,39 @@ async fn a_node_with_another_secret_or_version_is_refused() {
     let refused = refuse(newer).await;
     assert!(refused.permanent && refused.message.contains("version"), "{}", refused.message);
 }
+
+#[tokio::test(start_paused = true)]
+async fn nomad_24112_and_28225_ages_count_from_the_last_change_also_beyond_days() {
+    let mut config = crate::fake::config();
+    config.gc.job = Duration::from_secs(100 * 3600);
+    config.gc.batch_eval = Duration::from_secs(3600);
+    // Days of simulated time are quick only when little happens in them.
+    config.consensus.heartbeat_ms = 60_000;
+    config.consensus.election_ms = 120_000;
+    let cluster = Cluster::start_with(1, config).await;
+    let node = cluster.node(1, Script::Completes).await;
+    cluster.register(job("once", "batch", 1)).await;
+    cluster.until("dead", |s| s.job("default", "once").is_some_and(|j| j.status == JobStatus::Dead)).await;
+    // Its heartbeats over days would only cost time.
+    node.kill();
+    cluster.world.clock.sleep(Duration::from_secs(80 * 3600)).await;
+    assert!(cluster.server.snapshot().job("default", "once").is_some(), "kept below its threshold");
+    cluster.world.clock.sleep(Duration::from_secs(21 * 3600)).await;
+    let snapshot = cluster.server.snapshot();
+    assert!(snapshot.job("default", "once").is_none(), "gone above it");
+    assert_eq!((snapshot.alloc_count(), snapshot.evals().count()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nomad_27499_a_system_job_returns_to_a_node_that_was_drained() {
+    let cluster = Cluster::start(1).await;
+    let node = cluster.node(1, Script::Runs).await;
+    cluster.register(job("sys", "system", 1)).await;
+    cluster.until("it runs", |s| count(s, "sys", ClientStatus::Running) == 1).await;
+    let drain = DrainRequest { deadline: Some(-SECOND), ..DrainRequest::default() };
+    cluster.server.drain_node(node.id, drain).await.unwrap();
+    cluster.until("it is gone", |s| count(s, "sys", ClientStatus::Running) == 0).await;
+    cluster.until("the drain is complete", |s| s.node(&node.id).unwrap().drain.is_none()).await;
+    cluster.server.set_eligibility(node.id, true).await.unwrap();
+    cluster.until("it runs again", |s| count(s, "sys", ClientStatus::Running) == 1).await;
+}

@@ -490,6 +490,8 @@ impl Snapshot {
         if counts.live_evals > 0 {
             return JobStatus::Pending;
         }
-        if counts.evals > 0 || job.stop { JobStatus::Dead } else { JobStatus::Pending }
+        // What is dead does not wait again because its evaluations were collected.
+        let over = counts.evals > 0 || job.stop || job.status == JobStatus::Dead;
+        if over { JobStatus::Dead } else { JobStatus::Pending }
     }
 }

@@ -175,13 +175,13 @@ fn alloc_is_over(snapshot: &Snapshot, job: Option<&Job>, alloc: &Allocation, age
     }
 }
 
-/// Splits what is collected into commands of bounded size. Allocations go before the evaluations and jobs they belong to.
+/// Splits what is collected into commands of bounded size. Jobs go first: while one is there, its rows mean something.
 fn parts(gc: Gc) -> Vec<Gc> {
     let mut parts: Vec<Gc> = Vec::new();
+    parts.extend(gc.jobs.chunks(ROWS_PER_COMMAND).map(|jobs| Gc { jobs: jobs.to_vec(), ..Gc::default() }));
     parts.extend(gc.allocs.chunks(ROWS_PER_COMMAND).map(|ids| Gc { allocs: ids.to_vec(), ..Gc::default() }));
     parts.extend(gc.evals.chunks(ROWS_PER_COMMAND).map(|ids| Gc { evals: ids.to_vec(), ..Gc::default() }));
     parts.extend(gc.deployments.chunks(ROWS_PER_COMMAND).map(|ids| Gc { deployments: ids.to_vec(), ..Gc::default() }));
-    parts.extend(gc.jobs.chunks(ROWS_PER_COMMAND).map(|jobs| Gc { jobs: jobs.to_vec(), ..Gc::default() }));
     parts.extend(gc.nodes.chunks(ROWS_PER_COMMAND).map(|ids| Gc { nodes: ids.to_vec(), ..Gc::default() }));
     parts
 }

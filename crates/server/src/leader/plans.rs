@@ -2,10 +2,11 @@
 //! of them can be in flight; what a node cannot take is left out and its scheduler looks again.
 
 use crate::error::ServerError;
+use crate::feed::Published;
 use crate::server::Server;
 use herdsman_model::{AllocId, Allocation, Decision, Node, NodeId, Plan, PlanResult};
-use herdsman_scheduler::allocs_fit;
-use herdsman_state::{ApplyPlan, Body, Snapshot};
+use herdsman_scheduler::{Capacity, Load};
+use herdsman_state::{ApplyPlan, Body};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -91,11 +92,11 @@ impl Plans {
     fn check(&self, server: &Server, plan: &Plan) -> (BTreeMap<NodeId, String>, Ticket<'_>) {
         let mut in_flight = self.in_flight();
         // Read while nothing can leave the list: what is not in it any more is in the snapshot.
-        let snapshot = server.snapshot();
+        let published = server.inner.feed.published();
         let mut rejected = BTreeMap::new();
         for (node, placements) in &plan.placements {
             let beside = in_flight.by_node.get(node).map_or(&[][..], Vec::as_slice);
-            if let Err(reason) = check_node(&snapshot, plan, *node, placements, beside) {
+            if let Err(reason) = check_node(&published, plan, *node, placements, beside) {
                 rejected.insert(*node, reason);
             }
         }
@@ -116,12 +117,13 @@ impl Plans {
 
 /// Whether a node can take its part of a plan (`compat/scheduler.md` section 10).
 fn check_node(
-    snapshot: &Snapshot,
+    published: &Published,
     plan: &Plan,
     id: NodeId,
     placements: &[Arc<Allocation>],
     beside: &[(u64, Arc<Allocation>)],
 ) -> Result<(), String> {
+    let snapshot = &published.snapshot;
     let Some(node): Option<&Arc<Node>> = snapshot.node(&id) else { return Err("node does not exist".to_owned()) };
     // Updates of what runs there already ask for nothing new.
     if placements.iter().all(|alloc| snapshot.alloc(&alloc.id).is_some()) {
@@ -137,16 +139,20 @@ fn check_node(
         .to_owned());
     }
     let mut gone: BTreeSet<AllocId> = placements.iter().map(|alloc| alloc.id).collect();
-    gone.extend(plan.stops.get(&id).into_iter().flatten().map(|stop| stop.id));
+    // A mark (unknown, follow-up, reschedule failed) leaves the allocation where it is, and its load with it.
+    let stops = plan.stops.get(&id).into_iter().flatten();
+    gone.extend(stops.filter(|stop| stop.desired_status.is_terminal()).map(|stop| stop.id));
     gone.extend(plan.preemptions.get(&id).into_iter().flatten().map(|stop| stop.id));
-    let stay = snapshot.allocs_by_node(&id).filter(|alloc| !alloc.client_terminal() && !gone.contains(&alloc.id));
-    let beside = beside
-        .iter()
-        .map(|(_, alloc)| alloc)
-        .filter(|alloc| !gone.contains(&alloc.id) && snapshot.alloc(&alloc.id).is_none());
-    allocs_fit(node, stay.chain(beside).chain(placements))
-        .map(|_| ())
-        .map_err(|dimension| dimension.as_str().to_owned())
+    // What is there already is added up beside the snapshot, so the check costs what the plan changes.
+    let mut load = published.loads.get(&id).map(|load| Load::clone(load)).unwrap_or_default();
+    let leaving = gone.iter().filter_map(|alloc| snapshot.alloc(alloc)).filter(|alloc| alloc.node_id == id);
+    leaving.filter(|alloc| !alloc.client_terminal()).for_each(|alloc| load.remove(&alloc.resources));
+    let beside = beside.iter().map(|(_, alloc)| alloc);
+    beside
+        .filter(|alloc| !gone.contains(&alloc.id) && snapshot.alloc(&alloc.id).is_none())
+        .chain(placements)
+        .for_each(|alloc| load.add(&alloc.resources));
+    load.check(&Capacity::of(node)).map_err(|dimension| dimension.as_str().to_owned())
 }
 
 /// The commands of a decision: one, or for a very large plan several, of which the last ends the evaluation.

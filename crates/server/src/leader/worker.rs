@@ -2,11 +2,12 @@
 
 use super::broker::Delivery;
 use crate::error::ServerError;
+use crate::feed::Published;
 use crate::server::Server;
 use crate::view::StateView;
 use herdsman_model::{Decision, EvalStatus, Evaluation};
 use herdsman_scheduler::{give_up, made_progress, max_attempts, process};
-use herdsman_state::{Body, Snapshot, Table, UpsertEvals, WatchKey};
+use herdsman_state::{Body, Table, UpsertEvals, WatchKey};
 use herdsman_world::Rng;
 use std::sync::Arc;
 
@@ -94,13 +95,13 @@ fn write_beside(server: &Server, evals: Vec<Evaluation>) {
 }
 
 /// The snapshot once it shows at least this index.
-async fn snapshot_at(server: &Server, index: u64) -> Arc<Snapshot> {
+async fn snapshot_at(server: &Server, index: u64) -> Arc<Published> {
     loop {
         let mut watching = server.watch(&[WatchKey::Table(Table::Allocs), WatchKey::Table(Table::Evals)]);
         let changed = watching.prepare();
-        let snapshot = server.snapshot();
-        if snapshot.index() >= index {
-            return snapshot;
+        let published = server.inner.feed.published();
+        if published.snapshot.index() >= index {
+            return published;
         }
         changed.await;
     }
@@ -111,13 +112,13 @@ async fn bring_to_end(server: &Server, delivery: &Delivery) -> Result<(), Server
     let mut least = delivery.eval.modify_index;
     let mut attempts = 0;
     loop {
-        let snapshot = snapshot_at(server, least).await;
-        let eval = match snapshot.eval(&delivery.eval.id) {
+        let published = snapshot_at(server, least).await;
+        let eval = match published.snapshot.eval(&delivery.eval.id) {
             Some(eval) if !eval.status.is_terminal() => eval.clone(),
             // Canceled or collected in the meantime.
             _ => return Ok(()),
         };
-        let decision = plan(server, &snapshot, &eval).await?;
+        let decision = plan(server, &published, &eval).await?;
         let committed = server.inner.leader.plans.commit(server, &decision, delivery.token).await?;
         if committed.rejected.is_empty() {
             return Ok(());
@@ -125,7 +126,7 @@ async fn bring_to_end(server: &Server, delivery: &Delivery) -> Result<(), Server
         attempts = if made_progress(&decision, &committed) { 0 } else { attempts + 1 };
         least = committed.refresh_index;
         if attempts >= max_attempts(eval.kind) {
-            let view = StateView(server.snapshot());
+            let view = StateView::published(&server.inner.feed.published());
             let rng = Arc::clone(&server.world().rng);
             let last = give_up(&view, &eval, &decision, server.now(), &mut || rng.bytes16());
             let mut evals = last.new_evals;
@@ -148,9 +149,9 @@ pub(crate) fn seed_of(eval: &Evaluation, index: u64) -> u64 {
 }
 
 /// Runs the scheduler, off the tasks that wait for others where the world is the real one.
-async fn plan(server: &Server, snapshot: &Arc<Snapshot>, eval: &Arc<Evaluation>) -> Result<Decision, ServerError> {
-    let view = StateView(Arc::clone(snapshot));
-    let seed = seed_of(eval, snapshot.index());
+async fn plan(server: &Server, published: &Arc<Published>, eval: &Arc<Evaluation>) -> Result<Decision, ServerError> {
+    let view = StateView::published(published);
+    let seed = seed_of(eval, published.snapshot.index());
     let now = server.now();
     let rng: Arc<dyn Rng> = Arc::clone(&server.world().rng);
     let eval = Arc::clone(eval);

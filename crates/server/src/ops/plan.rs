@@ -77,7 +77,7 @@ impl Server {
             let eval = Evaluation { annotate_plan: true, ..Evaluation::clone(&eval) };
             let seed = crate::leader::seed_of(&eval, snapshot.index());
             let rng = &self.world().rng;
-            let view = StateView(Arc::new(trial.snapshot().clone()));
+            let view = StateView::new(Arc::new(trial.snapshot().clone()));
             let decision = process(&view, &eval, seed, self.now(), &mut || rng.bytes16());
             planned.annotations = decision.plan.annotations.or(decision.evaluation.annotations);
             planned.failed_groups = decision.failed_groups;

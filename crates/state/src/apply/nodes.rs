@@ -79,6 +79,11 @@ pub(crate) fn upsert(txn: &mut Txn<'_>, command: UpsertNode) -> Applied {
             }
             keep_server_side(&mut node, before);
             evaluate = before.status == NodeStatus::Ready && offer_changed(before, &node);
+            // One that was away and has more to say is neither: its old states decide nothing any more.
+            if !command.ready && matches!(before.status, NodeStatus::Down | NodeStatus::Disconnected) {
+                node.status = NodeStatus::Initializing;
+                node.status_updated_at = txn.now / SECOND;
+            }
             if before.status == NodeStatus::Down && command.ready {
                 note(txn, &mut node, cluster_event("Node re-registered"));
             }
