@@ -1,6 +1,6 @@
 //! Watches deployments: health, progress deadlines, automatic promotion and reverting (`compat/scheduler.md` section 11).
 
-use super::{next_batch, sleep_until};
+use super::{more_batches, next_batch, sleep_until};
 use crate::feed::Batch;
 use crate::server::Server;
 use herdsman_model::{
@@ -46,8 +46,8 @@ pub(crate) async fn run(server: Server, mut changes: broadcast::Receiver<Arc<Bat
         let due = next_deadline(&server, active.keys());
         tokio::select! {
             biased;
-            batch = next_batch(&mut changes) => match batch {
-                Some(batch) => note(&batch, &mut active, &mut dirty),
+            batch = next_batch(&mut changes) => match batch.and_then(|batch| more_batches(&mut changes, batch)) {
+                Some(batches) => batches.iter().for_each(|batch| note(batch, &mut active, &mut dirty)),
                 None => dirty = rebuild(&server, &mut active),
             },
             () = sleep_until(&server, due) => dirty.extend(active.keys().copied()),

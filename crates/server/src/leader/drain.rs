@@ -1,7 +1,7 @@
 //! Empties draining nodes: as many allocations at a time as each group allows, all of them at the deadline
 //! (`compat/scheduler.md` section 12).
 
-use super::{next_batch, sleep_until};
+use super::{more_batches, next_batch, sleep_until};
 use crate::feed::Batch;
 use crate::server::Server;
 use herdsman_model::{AllocId, Allocation, DesiredTransition, JobType, Node, NodeEvent, NodeId, Trigger};
@@ -20,8 +20,10 @@ pub(crate) async fn run(server: Server, mut changes: broadcast::Receiver<Arc<Bat
         let due = next_deadline(&server, &draining);
         tokio::select! {
             biased;
-            batch = next_batch(&mut changes) => match batch {
-                Some(batch) => look = note(&batch, &mut draining),
+            batch = next_batch(&mut changes) => match batch.and_then(|batch| more_batches(&mut changes, batch)) {
+                Some(batches) => {
+                    look = batches.iter().fold(false, |look, batch| note(batch, &mut draining) || look);
+                }
                 None => {
                     draining = rebuild(&server);
                     look = true;

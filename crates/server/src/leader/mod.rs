@@ -120,3 +120,19 @@ pub(crate) async fn next_batch(
         Err(RecvError::Closed) => std::future::pending().await,
     }
 }
+
+/// The batches that wait beside one just received, so that a burst is looked at once; none when some were missed.
+pub(crate) fn more_batches(
+    changes: &mut tokio::sync::broadcast::Receiver<std::sync::Arc<crate::feed::Batch>>,
+    first: std::sync::Arc<crate::feed::Batch>,
+) -> Option<Vec<std::sync::Arc<crate::feed::Batch>>> {
+    use tokio::sync::broadcast::error::TryRecvError;
+    let mut batches = vec![first];
+    loop {
+        match changes.try_recv() {
+            Ok(batch) => batches.push(batch),
+            Err(TryRecvError::Lagged(_)) => return None,
+            Err(TryRecvError::Empty | TryRecvError::Closed) => return Some(batches),
+        }
+    }
+}
