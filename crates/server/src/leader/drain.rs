@@ -22,7 +22,10 @@ pub(crate) async fn run(server: Server, mut changes: broadcast::Receiver<Arc<Bat
             biased;
             batch = next_batch(&mut changes) => match batch.and_then(|batch| more_batches(&mut changes, batch)) {
                 Some(batches) => {
-                    look = batches.iter().fold(false, |look, batch| note(batch, &mut draining) || look);
+                    look = false;
+                    for batch in &batches {
+                        look |= note(batch, &mut draining);
+                    }
                 }
                 None => {
                     draining = rebuild(&server);
