@@ -12,8 +12,9 @@
 //! trace.
 //!
 //! Tasks and channels: [`Driver::exec`] moves bytes in the caller's task; the
-//! docker driver owns one task per container that copies its log; nothing else
-//! is spawned.
+//! docker driver owns one task per container that copies its log, one per image
+//! that is being pulled, one per connection to the engine, and one that removes
+//! what nobody needs; nothing else is spawned.
 //!
 //! Architecture invariant: knows no job, no allocation and no policy; all it
 //! needs is in [`TaskSpec`].
@@ -21,6 +22,7 @@
 //! says: a host that cannot isolate makes the driver undetected.
 
 mod config;
+mod docker;
 mod driver;
 mod exec;
 mod executor;
@@ -33,6 +35,7 @@ mod streams;
 mod types;
 mod users;
 
+pub use docker::{DanglingOptions, DockerDriver, DockerOptions};
 pub use driver::{
     Capabilities, Driver, DriverError, Drivers, ExecError, Fingerprint, FsIsolation, Health, RecoverError, StartError,
 };

@@ -5,6 +5,7 @@ mod support;
 
 mod agent;
 mod commands;
+mod docker;
 mod exec;
 mod mock;
 mod raw_exec;

@@ -1,0 +1,6 @@
+//! Real containers under the docker driver.
+
+mod engine;
+mod images;
+mod registry;
+mod tasks;
