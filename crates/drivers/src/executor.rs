@@ -256,7 +256,7 @@ impl Executor {
             Err(RecoverError::NeverStarted | RecoverError::Lost(_)) => {}
             Err(RecoverError::Unknown(why)) => return Err(DriverError::Failed(why)),
         }
-        herdsman_shim::remove_run(&run_file).await.map_err(|e| driver_error(&e))?;
+        self.host.forget(&run_file).await.map_err(|e| driver_error(&e))?;
         self.lock().remove(&handle.key);
         Ok(())
     }

@@ -112,7 +112,7 @@ fn into_task(
     sys::change_dir(&req.cwd).map_err(|e| ("enter working directory", req.cwd.clone(), e))?;
     identity::become_user(req).map_err(|(stage, e)| (stage, Vec::new(), e))?;
     sys::die_with_parent().map_err(fail("watch parent"))?;
-    identity::reset_signals();
+    identity::restore_signals();
     Ok(())
 }
 

@@ -6,6 +6,9 @@ use std::ffi::CString;
 use crate::messages::StartRequest;
 use crate::sys::{self, Errno, StringArray, Sys};
 
+/// What ends a machine's processes (SIGHUP, SIGINT, SIGTERM) ends the task; the
+/// shim stays to record it.
+pub const SHIM_IGNORES: [i32; 3] = [1, 2, 15];
 /// Highest capability number looked at.
 const LAST_CAPABILITY: u32 = 63;
 
@@ -86,9 +89,18 @@ pub fn become_user(req: &StartRequest) -> Result<(), (&'static str, Errno)> {
     Ok(())
 }
 
-/// Signals as a program expects to find them.
+/// Signals as a program expects to find them, whatever our caller ignored.
 pub fn reset_signals() {
     for signal in 1..=sys::LAST_SIGNAL {
+        sys::default_action(signal);
+    }
+    sys::block_only(&[]);
+}
+
+/// Undoes what a shim, which descends from a process that called
+/// [`reset_signals`], has changed for itself.
+pub fn restore_signals() {
+    for signal in SHIM_IGNORES.into_iter().chain([sys::SIGPIPE]) {
         sys::default_action(signal);
     }
     sys::block_only(&[]);

@@ -184,7 +184,7 @@ fn until_exec(
     if !isolated && sys::parent_pid().unsigned_abs() != shim {
         return Err(("watch parent", b"the shim is gone".to_vec(), Errno(3)));
     }
-    identity::reset_signals();
+    identity::restore_signals();
     sys::close_from(3);
     Ok(())
 }

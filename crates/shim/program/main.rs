@@ -192,10 +192,7 @@ fn shim(mut stream: UnixStream, zygote: &Zygote) {
     sys::set_name(c"herdsman-shim");
     sys::default_action(sys::SIGCHLD);
     sys::block_only(&[sys::SIGCHLD]);
-    // What ends a machine's processes ends the task; the shim stays to record it.
-    for signal in [1, 2, 15] {
-        sys::ignore(signal);
-    }
+    identity::SHIM_IGNORES.into_iter().for_each(sys::ignore);
     let _ = stream.set_read_timeout(Some(REQUEST_TIMEOUT));
     let Some((frame_kind, body)) = control::read_frame(&mut stream) else { return };
     match frame_kind {

@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
@@ -28,6 +30,10 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 const SETTLE_TRIES: u32 = 1000;
 /// Longest pause between two looks; the first ones are shorter.
 const SETTLE_WAIT: Duration = Duration::from_millis(10);
+/// End of the name of a file that waits to be removed.
+const OLD_SUFFIX: &str = "-old";
+/// How long it waits.
+const SWEEP_AFTER: Duration = Duration::from_secs(30);
 /// End of a run file's name.
 const RUN_SUFFIX: &str = ".run";
 /// Longest encoded name of an allocation or task in a file name.
@@ -157,6 +163,8 @@ pub struct ShimHost {
     notes: Vec<String>,
     zygote: Mutex<()>,
     starts: Semaphore,
+    /// A task that will remove forgotten files is under way.
+    sweeping: Arc<AtomicBool>,
 }
 
 /// What a start came to.
@@ -204,8 +212,15 @@ impl ShimHost {
         let at_root = |error| ShimError::RunRoot { path: root.clone(), error };
         DirBuilder::new().recursive(true).mode(0o700).create(&root).map_err(&at_root)?;
         let cgroups = Cgroups::prepare(&config.cgroup_parent);
-        let mut host =
-            ShimHost { config, cgroups, notes: Vec::new(), zygote: Mutex::new(()), starts: Semaphore::new(MAX_STARTS) };
+        sweep(&root);
+        let mut host = ShimHost {
+            config,
+            cgroups,
+            notes: Vec::new(),
+            zygote: Mutex::new(()),
+            starts: Semaphore::new(MAX_STARTS),
+            sweeping: Arc::new(AtomicBool::new(false)),
+        };
         host.end_other_zygotes();
         let mut stream = host.reach_zygote().await?;
         stream.write_all(&wire::frame(kind::HELLO, &[])).await.map_err(ShimError::Zygote)?;
@@ -330,6 +345,29 @@ impl ShimHost {
             .collect();
         out.sort_by(|a, b| a.run_file.cmp(&b.run_file));
         out
+    }
+
+    /// Forgets a start whose task is over, its last step: afterwards its key was
+    /// never started. The file itself is removed a little later, because file
+    /// systems make new files slowly just after others were removed.
+    ///
+    /// # Errors
+    /// [`ShimError::Busy`] while a shim holds the run file.
+    pub async fn forget(&self, run_file: &Path) -> Result<(), ShimError> {
+        let Some(run) = ended_run(run_file).await? else { return Ok(()) };
+        let socket = self.config.run_root.join(run.socket()?);
+        move_away(&socket, &socket.with_extension(format!("sock{OLD_SUFFIX}")))?;
+        move_away(run_file, &socket.with_extension(format!("run{OLD_SUFFIX}")))?;
+        if !self.sweeping.swap(true, Ordering::AcqRel) {
+            let (root, sweeping) = (self.config.run_root.clone(), Arc::clone(&self.sweeping));
+            tokio::spawn(async move {
+                tokio::time::sleep(SWEEP_AFTER).await;
+                // Before the sweep, so that a file moved meanwhile has a sweep to come.
+                sweeping.store(false, Ordering::Release);
+                sweep(&root);
+            });
+        }
+        Ok(())
     }
 
     /// Ends what a lost shim has left: the task, its session, its cgroups.
@@ -484,24 +522,46 @@ pub async fn attach(run_file: &Path) -> Result<Attached, ShimError> {
     Err(ShimError::Busy(run_file.to_owned()))
 }
 
-/// Removes a run file whose task is over; the last step of forgetting a start.
-///
-/// # Errors
-/// [`ShimError::Busy`] while a shim holds it.
-pub async fn remove_run(run_file: &Path) -> Result<(), ShimError> {
+fn absent_is_fine(result: io::Result<()>) -> Result<(), ShimError> {
+    match result {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(ShimError::Talk(e)),
+        _ => Ok(()),
+    }
+}
+
+fn move_away(from: &Path, to: &Path) -> Result<(), ShimError> {
+    absent_is_fine(std::fs::rename(from, to))
+}
+
+/// Removes files that wait for it.
+fn sweep(run_root: &Path) {
+    for entry in std::fs::read_dir(run_root).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.ends_with(OLD_SUFFIX)) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The run file once no shim holds it; none when there is none.
+async fn ended_run(run_file: &Path) -> Result<Option<RunFile>, ShimError> {
     for round in 0..SETTLE_TRIES {
-        let Some(run) = RunFile::open(run_file)? else { return Ok(()) };
+        let Some(run) = RunFile::open(run_file)? else { return Ok(None) };
         if run.free()? {
-            let gone = |result: io::Result<()>| match result {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => Err(ShimError::Talk(e)),
-                _ => Ok(()),
-            };
-            let dir = run_file.parent().unwrap_or(Path::new("/"));
-            gone(std::fs::remove_file(dir.join(run.socket()?)))?;
-            return gone(std::fs::remove_file(run_file));
+            return Ok(Some(run));
         }
         drop(run);
         settle_pause(round).await;
     }
     Err(ShimError::Busy(run_file.to_owned()))
+}
+
+/// Removes a run file whose task is over at once; see [`ShimHost::forget`].
+///
+/// # Errors
+/// [`ShimError::Busy`] while a shim holds it.
+pub async fn remove_run(run_file: &Path) -> Result<(), ShimError> {
+    let Some(run) = ended_run(run_file).await? else { return Ok(()) };
+    let dir = run_file.parent().unwrap_or(Path::new("/"));
+    absent_is_fine(std::fs::remove_file(dir.join(run.socket()?)))?;
+    absent_is_fine(std::fs::remove_file(run_file))
 }

@@ -21,8 +21,8 @@
 //! the shim was lost; the task dies with it, and [`ShimHost::clean_lost`] ends
 //! what is left.
 //!
-//! Tasks and channels: none of its own; every call does its work in the
-//! caller's task. [`ExitWait`] holds one socket per running task.
+//! Tasks and channels: at most one short-lived task, which removes forgotten
+//! run files; every other call does its work in the caller's task. [`ExitWait`] holds one socket per running task.
 //!
 //! Architecture invariant: knows processes and files, never jobs, drivers or
 //! allocations (a key is three texts and two numbers to it).

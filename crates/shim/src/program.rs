@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
@@ -14,8 +15,11 @@ static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/shim-program.b
 
 /// Name of this program's zygote. Another build of the program is another
 /// zygote, so shims of both live side by side after an upgrade.
-pub(crate) fn zygote_name() -> String {
-    format!("zygote-{}-{:016x}", wire::VERSION, wire::checksum(PROGRAM))
+pub(crate) fn zygote_name() -> &'static str {
+    // Summing up the program takes over a millisecond, so only once.
+    static NAME: LazyLock<String> =
+        LazyLock::new(|| format!("zygote-{}-{:016x}", wire::VERSION, wire::checksum(PROGRAM)));
+    &NAME
 }
 
 /// An executable copy in memory that nobody can change any more.

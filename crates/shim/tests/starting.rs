@@ -23,9 +23,17 @@ async fn second_start_is_the_first_returned() {
         other => panic!("{other:?}"),
     }
     assert_eq!(b.log("one.stdout.0"), "started\n");
-    remove_run(&b.run_file("one")).await.unwrap();
+    b.host.forget(&b.run_file("one")).await.unwrap();
     assert!(matches!(attach(&b.run_file("one")).await.unwrap(), Attached::Absent));
     assert!(b.host.list().is_empty());
+    // A forgotten key starts anew.
+    let (third, mut wait) = b.running(&request).await;
+    assert!(!third.existing && third.pid != first.pid);
+    assert!(matches!(remove_run(&b.run_file("one")).await, Err(ShimError::Busy(_))));
+    herdsman_shim::kill(&b.run_file("one")).await.unwrap();
+    end(&mut wait).await;
+    remove_run(&b.run_file("one")).await.unwrap();
+    assert!(matches!(attach(&b.run_file("one")).await.unwrap(), Attached::Absent));
 }
 
 #[tokio::test]
