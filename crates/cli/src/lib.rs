@@ -115,6 +115,9 @@ pub async fn run(
         return 0;
     }
     choose_colours(terminal, &parsed, environment);
+    if parsed.on("ui") {
+        terminal.error("Note: -ui opens nothing: there are no pages for a browser yet");
+    }
     let mut call = Call { command, flags: parsed, terminal, environment };
     let outcome = (command.run)(&mut call).await;
     match outcome {

@@ -29,6 +29,11 @@ fn mark_width<'v>(all: impl Iterator<Item = &'v Value>) -> usize {
     }
 }
 
+/// Columns of the marks of everything that stands within a part: its fields, objects and members.
+fn width_within(part: &Value, members: &str) -> usize {
+    mark_width(part.list("Fields").iter().chain(part.list("Objects")).chain(part.list(members)))
+}
+
 fn blanks(count: usize) -> String {
     " ".repeat(count)
 }
@@ -37,13 +42,14 @@ impl Differ<'_> {
     /// The whole difference of a job.
     pub fn job(&self, diff: &Value) -> String {
         let kind = diff.text("Type");
-        let mut out =
-            format!("{}Job: {}\n", self.marked(kind, mark_width(std::iter::once(diff))), quoted(diff.text("ID")));
+        let own = mark_width(std::iter::once(diff));
+        let mut out = format!("{}Job: {}\n", self.marked(kind, own), quoted(diff.text("ID")));
+        let width = width_within(diff, "TaskGroups");
         if kind == "Edited" || self.verbose {
-            self.contents(&mut out, diff, 0);
+            self.contents(&mut out, diff, 0, width);
         }
         for group in diff.list("TaskGroups") {
-            self.group(&mut out, group, mark_width(diff.list("TaskGroups").iter()));
+            self.group(&mut out, group, width);
             out.push('\n');
         }
         out
@@ -58,12 +64,12 @@ impl Differ<'_> {
             out.push_str(&format!(" ({})", updates.join(", ")));
         }
         out.push('\n');
+        let width = width_within(group, "Tasks");
         if kind == "Edited" || self.verbose {
-            self.contents(out, group, 2);
+            self.contents(out, group, 2, width);
         }
-        let widest = mark_width(group.list("Tasks").iter());
         for task in group.list("Tasks") {
-            self.task(out, task, widest);
+            self.task(out, task, width);
         }
     }
 
@@ -86,13 +92,12 @@ impl Differ<'_> {
         if kind == "None" || (matches!(kind, "Added" | "Deleted") && !self.verbose) {
             return;
         }
-        self.contents(out, task, 4);
+        self.contents(out, task, 4, width_within(task, "Objects"));
     }
 
     /// Fields and objects, at an indentation.
-    fn contents(&self, out: &mut String, of: &Value, indent: usize) {
+    fn contents(&self, out: &mut String, of: &Value, indent: usize, width: usize) {
         let (fields, objects) = (of.list("Fields"), of.list("Objects"));
-        let width = mark_width(fields.iter().chain(objects));
         let longest = fields.iter().map(|f| f.text("Name").chars().count()).max().unwrap_or(0);
         for field in fields {
             out.push_str(&blanks(indent));
@@ -119,7 +124,7 @@ impl Differ<'_> {
         out.push_str(&blanks(indent));
         out.push_str(&format!("{}{} {{\n", self.marked(object.text("Type"), width), object.text("Name")));
         let before = out.len();
-        self.contents(out, object, indent + 2);
+        self.contents(out, object, indent + 2, width_within(object, "Objects"));
         if out.len() == before {
             out.push('\n');
         }
