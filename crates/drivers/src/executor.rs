@@ -324,11 +324,10 @@ pub(crate) fn stop_signal(name: &str, default: i32) -> i32 {
 }
 
 pub(crate) fn exit_result(exit: &ExitRecord) -> ExitResult {
-    let err = (exit.lost_output > 0).then(|| {
+    if exit.lost_output > 0 {
         let why = String::from_utf8_lossy(&exit.lost_reason).into_owned();
         tracing::warn!(bytes = exit.lost_output, why, "output of a task could not be kept");
-    });
-    let _ = err;
+    }
     ExitResult {
         exit_code: if exit.signal == 0 { exit.code } else { 128 + exit.signal },
         signal: exit.signal,

@@ -4,7 +4,8 @@
 use std::ffi::CString;
 
 use crate::messages::StartRequest;
-use crate::sys::{self, Errno, StringArray, Sys};
+use crate::spawn::{self, StringArray};
+use crate::sys::{self, Errno, Sys};
 
 /// What ends a machine's processes (SIGHUP, SIGINT, SIGTERM) ends the task; the
 /// shim stays to record it.
@@ -28,7 +29,7 @@ impl Program {
     pub fn exec(&self) -> Errno {
         let mut worst = Errno::NOENT;
         for path in &self.candidates {
-            match sys::exec(path, &self.argv, &self.env) {
+            match spawn::exec(path, &self.argv, &self.env) {
                 Errno::NOENT | Errno::NOTDIR => {}
                 e @ Errno::ACCES => worst = e,
                 e => return e,

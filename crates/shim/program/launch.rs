@@ -6,6 +6,7 @@ use crate::identity::{self, Program};
 use crate::logs::Pump;
 use crate::messages::{CgroupPlan, StartRequest};
 use crate::mounts::{self, StepError};
+use crate::spawn;
 use crate::sys::{self, Errno};
 
 /// A task that has just been started.
@@ -123,7 +124,7 @@ fn spawn(
         let result = in_child(req, program, groups, writers, netns.as_ref(), inherited_oom, me);
         problem = Some(result);
     };
-    let pid = sys::spawn_sharing(flags, born_in, &mut body).map_err(fail("make process", b""))?;
+    let pid = spawn::spawn_sharing(flags, born_in, &mut body).map_err(fail("make process", b""))?;
     match problem {
         None => Ok(pid),
         Some(e) => {

@@ -24,6 +24,7 @@ mod logs;
 #[path = "../src/messages.rs"]
 mod messages;
 mod mounts;
+mod spawn;
 mod sys;
 mod tree;
 #[path = "../src/wire.rs"]
