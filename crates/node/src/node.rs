@@ -73,6 +73,8 @@ pub struct Shared {
     look_again: Notify,
     events: mpsc::Sender<NodeEvent>,
     disk_slots: Semaphore,
+    /// Places for requests that are being answered.
+    pub bulk_slots: Arc<Semaphore>,
     gc: Notify,
     alive: Mutex<Option<mpsc::Sender<()>>>,
 }
@@ -446,6 +448,7 @@ impl Node {
             look_again: Notify::new(),
             events,
             disk_slots: Semaphore::new(DISK_SLOTS),
+            bulk_slots: Arc::new(Semaphore::new(session::BULK_CHANNELS)),
             gc: Notify::new(),
             alive: Mutex::new(Some(alive)),
         });

@@ -30,6 +30,8 @@ const REFUSED_WAIT: Duration = Duration::from_secs(1);
 const BEATS_PER_TTL: u32 = 3;
 /// Shortest time between heartbeats.
 const MIN_BEAT: Duration = Duration::from_millis(200);
+/// Requests answered at once; the server gives up on one that no channel is dialled for.
+pub const BULK_CHANNELS: usize = 512;
 /// Node events that may wait for a session.
 pub const EVENT_QUEUE: usize = 64;
 
@@ -295,7 +297,12 @@ impl Session<'_> {
             ServerMessage::Ack(ack) => self.acknowledged(&ack),
             ServerMessage::OpenBulk(open) => {
                 let (shared, server) = (Arc::clone(self.shared), self.server.to_string());
+                let Ok(slot) = Arc::clone(&shared.bulk_slots).try_acquire_owned() else {
+                    tracing::warn!("{BULK_CHANNELS} requests are being answered; one more is not");
+                    return Ok(());
+                };
                 tokio::spawn(async move {
+                    let _slot = slot;
                     if let Err(error) = crate::serve::bulk::answer(&shared, &server, open.token).await {
                         tracing::debug!(%error, "a bulk channel ended early");
                     }
