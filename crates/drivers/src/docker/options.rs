@@ -69,6 +69,10 @@ const KEYS: &[Key] = &[
     ),
 ];
 
+/// Settings that are taken and not acted on: for devices of NVIDIA, and for the
+/// container that holds a group's network.
+const WITHOUT_EFFECT: [&str; 3] = ["nvidia_runtime", "infra_image", "infra_image_pull_timeout"];
+
 /// Removal of containers nobody knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DanglingOptions {
@@ -187,6 +191,9 @@ impl DockerOptions {
         let problems = refused_settings(config);
         if !problems.is_empty() {
             return Err(ConfigError { problems });
+        }
+        for key in WITHOUT_EFFECT.iter().filter(|k| config.get(k).is_some()) {
+            tracing::warn!(key, "this setting of the docker plugin has no effect yet");
         }
         set_text(&mut self.endpoint, config, "endpoint");
         Endpoint::parse(&self.endpoint).map_err(ConfigError::one)?;

@@ -49,6 +49,7 @@ fn import(name: &str) {
 }
 
 /// Whether there is an engine. Where it is required its absence fails the test.
+#[allow(clippy::print_stdout)] // Tests are to say that they were left out.
 pub fn ready() -> bool {
     static READY: OnceLock<Result<(), String>> = OnceLock::new();
     let ready = READY.get_or_init(|| {

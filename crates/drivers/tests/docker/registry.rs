@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::engine::root_tar;
+use super::engine::{docker, root_tar};
 
 const MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 
@@ -35,11 +35,16 @@ struct Shared {
     /// Path to type and content.
     content: Mutex<BTreeMap<String, (String, Vec<u8>)>>,
     manifests: AtomicUsize,
+    /// Full names of the images.
+    names: Mutex<Vec<String>>,
 }
 
 impl Drop for Registry {
     fn drop(&mut self) {
         self.task.abort();
+        for image in self.shared.names.lock().unwrap().iter() {
+            let _ = docker(&["rmi", "-f", image]);
+        }
     }
 }
 
@@ -52,7 +57,8 @@ impl Registry {
     pub async fn start(behaviour: Behaviour) -> Registry {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let shared = Arc::new(Shared { behaviour, content: Mutex::default(), manifests: AtomicUsize::new(0) });
+        let (content, names) = (Mutex::default(), Mutex::default());
+        let shared = Arc::new(Shared { behaviour, content, manifests: AtomicUsize::new(0), names });
         let serving = Arc::clone(&shared);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -85,7 +91,9 @@ impl Registry {
         for reference in [digest(&manifest), "1".to_owned(), "latest".to_owned()] {
             content.insert(format!("/v2/{name}/manifests/{reference}"), (MANIFEST.to_owned(), manifest.clone()));
         }
-        format!("{}/{name}:1", self.address)
+        let name = format!("{}/{name}:1", self.address);
+        self.shared.names.lock().unwrap().push(name.clone());
+        name
     }
 
     /// How often a manifest was asked for.

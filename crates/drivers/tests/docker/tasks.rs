@@ -44,7 +44,7 @@ async fn a_task_sees_its_directories_and_limits() {
     let driver = node.driver();
     let mut spec = node.script(
         "web",
-        "echo $COLOUR; cat /local/in /volume/v; echo s > /secrets/s; echo d > /alloc/data/d; \
+        "while [ ! -e /local/go ]; do sleep 0.1; done; echo $COLOUR; cat /local/in /volume/v; echo s > /secrets/s; echo d > /alloc/data/d; \
          echo x > /alloc/logs/x || echo read-only; echo x > /volume/v || echo read-only; echo oops >&2; exit 9",
     );
     std::fs::write(spec.dirs.local.join("in"), "input\n").unwrap();
@@ -61,6 +61,7 @@ async fn a_task_sees_its_directories_and_limits() {
     let (handle, network) = driver.start(spec).await.unwrap();
     assert!(handle.started_ns > 0);
     network.unwrap().ip.parse::<std::net::IpAddr>().unwrap();
+    std::fs::write(dirs.local.join("go"), "").unwrap();
     let name = format!("web-{alloc}");
     let seen: Value = serde_json::from_str(&docker(&["inspect", &name]).unwrap()).unwrap();
     let at = |p: &str| seen.pointer(&format!("/0{p}")).cloned().unwrap_or_default();
