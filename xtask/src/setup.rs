@@ -37,7 +37,8 @@ fn go() -> bool {
     works("go", &["version"])
 }
 
-fn docker() -> bool {
+/// Whether a container engine answers.
+pub fn docker() -> bool {
     works("docker", &["info"])
 }
 

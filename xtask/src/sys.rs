@@ -27,8 +27,14 @@ pub fn say(text: &str) {
 
 /// Runs a program in the repository's root; its output goes to ours.
 pub fn run(program: &str, arguments: &[&str]) -> Result<()> {
+    run_with(program, arguments, &[])
+}
+
+/// Like [`run`], with these variables added to the environment.
+pub fn run_with(program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Result<()> {
     let status = Command::new(program)
         .args(arguments)
+        .envs(variables.iter().copied())
         .current_dir(root())
         .stdin(Stdio::null())
         .status()
