@@ -24,8 +24,16 @@ const COMMANDS: &[Command] = &[
         about: "api | python: runs clients that were not written here against our agent; --accept records more passes",
         run: conformance::run,
     },
-    Command { name: "bench", about: "measures the numbers of SPECIFICATION.md; --check fails beyond 3x", run: bench::run },
-    Command { name: "tidy", about: "file lengths, banned words, orphan files, wiring of the workspace", run: tidy::run },
+    Command {
+        name: "bench",
+        about: "measures the numbers of SPECIFICATION.md; --check fails beyond 3x",
+        run: bench::run,
+    },
+    Command {
+        name: "tidy",
+        about: "file lengths, banned words, orphan files, wiring of the workspace",
+        run: tidy::run,
+    },
     Command { name: "setup", about: "installs or starts what tests need where it is missing", run: setup::run },
 ];
 
