@@ -2,7 +2,6 @@
 
 use crate::command::{Attempt, Call, Failure};
 use crate::format::{id, id_prefix};
-use crate::terminal::columns;
 use crate::view::{View, members, or_none};
 use herdsman_client::{Client, Query, encode_segment};
 use serde_json::Value;
@@ -168,10 +167,10 @@ pub fn task_of(allocation: &Value, named: Option<&str>) -> Result<String, Failur
     let short = id(allocation.text("ID"), false);
     match (named, tasks.as_slice()) {
         (Some(name), _) if tasks.iter().any(|t| t == name) => Ok(name.to_string()),
-        (Some(name), _) => Err(Failure::new(format!(
-            "Could not find task named: {name}, found:\n{}",
-            columns(&tasks.iter().map(|t| format!("  * {t}")).collect::<Vec<_>>())
-        ))),
+        (Some(name), several) => {
+            let list: Vec<String> = several.iter().map(|t| format!("  * {t}")).collect();
+            Err(Failure::new(format!("Could not find task named: {name}, found:\n{}", list.join("\n"))))
+        }
         (None, [only]) => Ok(only.clone()),
         (None, []) => {
             Err(Failure::new(format!("Could not find allocated task group: {}", or_none(allocation.text("TaskGroup")))))

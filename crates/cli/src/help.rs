@@ -61,6 +61,7 @@ fn family_synopsis(family: &str) -> String {
         "job tag" => "names of job versions",
         "node meta" => "node metadata",
         "node pool" => "node pools",
+        "operator autopilot" => "the care for servers",
         "operator raft" => "the replicated log",
         "operator scheduler" => "the scheduler's settings",
         "scaling" | "scaling policy" => "scaling policies",

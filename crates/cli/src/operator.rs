@@ -28,6 +28,26 @@ pub const COMMANDS: &[Command] = &[
         run: |call| Box::pin(api(call)),
     },
     Command {
+        name: "operator autopilot get-config",
+        aliases: &[],
+        arguments: "",
+        synopsis: "Display the current Autopilot configuration",
+        about: "Shows how servers that are gone are dealt with.",
+        general: true,
+        flags: &[JSON, TEMPLATE],
+        run: |call| Box::pin(autopilot_config(call)),
+    },
+    Command {
+        name: "operator autopilot health",
+        aliases: &[],
+        arguments: "",
+        synopsis: "Display the current Autopilot health",
+        about: "Shows the health of each server; exit status 1 when one is not healthy.",
+        general: true,
+        flags: &[JSON],
+        run: |call| Box::pin(autopilot_health(call)),
+    },
+    Command {
         name: "operator metrics",
         aliases: &[],
         arguments: "",
@@ -280,6 +300,75 @@ async fn metrics(call: &mut Call<'_>) -> Result<u8, Failure> {
     let text = if call.flags.on("pretty") { pretty(&value) } else { value.to_string() };
     call.terminal.line(text);
     Ok(0)
+}
+
+async fn autopilot_config(call: &mut Call<'_>) -> Result<u8, Failure> {
+    let client = call.client()?;
+    let (config, _): (Value, _) = client
+        .get("/v1/operator/autopilot/configuration", &Query::none())
+        .await
+        .attempt("Error querying Autopilot configuration")?;
+    if call.formatted(&config)? {
+        return Ok(0);
+    }
+    for key in [
+        "CleanupDeadServers",
+        "LastContactThreshold",
+        "MaxTrailingLogs",
+        "MinQuorum",
+        "ServerStabilizationTime",
+        "EnableRedundancyZones",
+        "DisableUpgradeMigration",
+        "EnableCustomUpgrades",
+    ] {
+        call.terminal.line(format!("{key} = {}", config.at(key).plain()));
+    }
+    Ok(0)
+}
+
+async fn autopilot_health(call: &mut Call<'_>) -> Result<u8, Failure> {
+    let client = call.client()?;
+    let path = "/v1/operator/autopilot/health";
+    let answer: Result<(Value, _), _> = client.get(path, &Query::none()).await;
+    let (health, exit) = match answer {
+        Ok((health, _)) => (health, 0),
+        // Unhealthy servers make the answer a refusal that tells the same.
+        Err(herdsman_client::ClientError::Refused { code: 429, message }) => {
+            (serde_json::from_str(&message).unwrap_or(Value::Null), 1)
+        }
+        Err(error) => return Err(Failure::of("Error querying Autopilot health", &error)),
+    };
+    if call.flags.on("json") {
+        call.terminal.line(pretty(&health));
+        return Ok(exit);
+    }
+    let leader = health.text("Leader");
+    let voters: Vec<String> = health.list("Voters").iter().map(|v| format!("\t{}", v.plain())).collect();
+    let mut lines = vec![
+        "ID|Name|Address|SerfStatus|Version|Leader|Voter|Healthy|LastContact|LastTerm|LastIndex|StableSince"
+            .to_string(),
+    ];
+    for server in health.list("Servers") {
+        let cells = ["Leader", "Voter", "Healthy", "LastContact", "LastTerm", "LastIndex", "StableSince"];
+        let cells: Vec<String> = cells.iter().map(|key| server.at(key).plain()).collect();
+        lines.push(format!(
+            "{}|{}|{}|{}|{}|{}",
+            server.text("ID"),
+            server.text("Name"),
+            server.text("Address"),
+            server.text("SerfStatus"),
+            server.text("Version"),
+            cells.join("|")
+        ));
+    }
+    call.terminal.line(format!(
+        "Healthy: {}\nFailureTolerance: {}\nLeader: {leader}\nVoters:  \n{}\nServers: \n{}\n",
+        health.on("Healthy"),
+        health.int("FailureTolerance"),
+        voters.join("\n"),
+        columns(&lines)
+    ));
+    Ok(exit)
 }
 
 async fn list_peers(call: &mut Call<'_>) -> Result<u8, Failure> {

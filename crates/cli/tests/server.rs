@@ -77,7 +77,39 @@ pub async fn start(answers: Vec<Answer>) -> Server {
     Server { address }
 }
 
+/// An exec session: what comes in goes out on standard output, its end to standard error; the exit status is 7.
+async fn exec(stream: TcpStream) {
+    use futures::{SinkExt, StreamExt};
+    use tokio_tungstenite::tungstenite::Message;
+    let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
+    while let Some(Ok(message)) = socket.next().await {
+        let Message::Text(text) = message else { continue };
+        let frame: Value = serde_json::from_str(text.as_str()).unwrap();
+        if let Some(data) = frame["stdin"]["data"].as_str().filter(|d| !d.is_empty()) {
+            let answer = serde_json::json!({"stdout": {"data": data}}).to_string();
+            socket.send(Message::text(answer)).await.unwrap();
+        }
+        if frame["stdin"]["close"] == true {
+            let answer = serde_json::json!({"stderr": {"data": "ZW5kCg=="}}).to_string();
+            socket.send(Message::text(answer)).await.unwrap();
+            let answer = serde_json::json!({"exited": true, "result": {"exit_code": 7}}).to_string();
+            socket.send(Message::text(answer)).await.unwrap();
+        }
+    }
+}
+
+/// Whether a connection begins with a request for an exec session.
+async fn wants_exec(stream: &TcpStream) -> bool {
+    let mut head = [0; 512];
+    let count = stream.peek(&mut head).await.unwrap_or(0);
+    let text = String::from_utf8_lossy(&head[..count]).into_owned();
+    text.lines().next().is_some_and(|line| line.contains("/exec?"))
+}
+
 async fn serve(mut stream: TcpStream, script: Script) {
+    if wants_exec(&stream).await {
+        return exec(stream).await;
+    }
     let mut held = Vec::new();
     loop {
         let end = loop {
