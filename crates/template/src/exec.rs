@@ -37,8 +37,7 @@ struct State<'s, 'f> {
 /// Writes the body of the empty name.
 pub fn render(options: &Options<'_>, bodies: &BTreeMap<String, List>, data: &Value) -> Result<String, TemplateError> {
     // Without data a field is a missing one.
-    let nothing = data.is_null() && options.missing == Missing::NoValue;
-    let data = (!nothing).then(|| Rc::new(data.clone()));
+    let data = (!data.is_null()).then(|| Rc::new(data.clone()));
     let mut state = State {
         options,
         bodies,
@@ -349,7 +348,14 @@ impl<'s> State<'s, '_> {
         if names.is_empty() {
             return Ok(from);
         }
-        let Some(start) = from else { return Ok(None) };
+        let Some(start) = from else {
+            return match (self.options.missing, names.first()) {
+                (Missing::Error, Some(name)) => {
+                    Err(self.fault(operand.place, operand, &format!("nil data; no entry for key {name:?}")))
+                }
+                _ => Ok(None),
+            };
+        };
         let mut now: &Value = &start;
         for name in names {
             now = match now {

@@ -158,6 +158,6 @@ pub(super) fn chosen(all: Vec<Value>, number: usize, key: &str) -> Vec<Value> {
             (rank, instance)
         })
         .collect();
-    ranked.sort_by(|a, b| a.0.cmp(&b.0));
+    ranked.sort_by_key(|ranked| ranked.0);
     ranked.into_iter().take(number).map(|(_, instance)| instance).collect()
 }

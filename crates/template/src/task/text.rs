@@ -28,7 +28,7 @@ pub(super) fn call(name: &str, a: &[Value]) -> Option<Result<Value, CallError>> 
         ("sprig_default", [other, ..]) => Ok(other.clone()),
         ("sprig_ternary", [yes, no, test]) => Ok(if truth(test) { yes.clone() } else { no.clone() }),
         ("sprig_trunc", [length, s]) => truncated(length, s),
-        ("sprig_quote", all) => Ok(each(all, |s| crate::printf::quote(s))),
+        ("sprig_quote", all) => Ok(each(all, crate::printf::quote)),
         ("sprig_squote", all) => Ok(each(all, |s| format!("'{s}'"))),
         _ => return None,
     })
