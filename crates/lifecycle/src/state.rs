@@ -87,6 +87,9 @@ pub struct TaskRecord {
     pub has_started: bool,
     /// Its directory has been built.
     pub set_up: bool,
+    /// Its hooks have been through once: what they fetched and rendered is there, also in later runs.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub prepared: bool,
     /// What is told of it.
     pub state: TaskState,
     /// The driver has not yet said what became of it after an agent restart.

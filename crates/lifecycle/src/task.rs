@@ -123,6 +123,7 @@ fn hooks_done(state: &mut State, name: &Name, key: Key, out: &mut Out) {
     let Some(task) = current(state, name, key) else { return };
     if task.stage == Stage::Hooks {
         task.stage = Stage::Starting;
+        task.prepared = true;
         out.touch(name);
         out.durably(Command::Start { task: Name::clone(name), key });
     }

@@ -1,6 +1,6 @@
 //! The environment of a task, and what `${…}` means in it.
 //!
-//! Later entries win: built-in variables, metadata, the task's own `env`. Host variables (where the driver passes them
+//! Later entries win: built-in variables, metadata, the task's own `env`, what its templates gave. Host variables (where the driver passes them
 //! on) are added where nothing else set them, and `${…}` does not see them. Rules: `compat/lifecycle.md` section 13.
 
 use herdsman_expr::interpolate::{self, Lookup};
@@ -54,6 +54,8 @@ pub struct EnvSource<'a> {
     pub paths: TaskPaths,
     /// Host variables are passed on (drivers without an image).
     pub host_env: bool,
+    /// Variables that the task's templates gave.
+    pub rendered: Option<&'a BTreeMap<String, String>>,
     pub options: &'a BTreeMap<String, String>,
     pub cgroup_parent: &'a str,
 }
@@ -87,6 +89,9 @@ impl TaskEnv {
             TaskEnv { vars: env.vars.iter().chain(&own).map(|(k, v)| (k.clone(), v.clone())).collect(), ..env.clone() };
         for (key, value) in &own {
             env.vars.insert(key.clone(), with_own.fill(value));
+        }
+        for (key, value) in source.rendered.into_iter().flatten() {
+            env.vars.insert(key.clone(), value.clone());
         }
         if source.host_env {
             env.host(source.options);

@@ -1,14 +1,14 @@
 //! Carrying out what `lifecycle` commands.
 
 use super::drive;
-use super::hooks::{SpecSource, TaskHooks, prestart, setup, start_key, task_spec};
+use super::hooks::{FileHooks, SpecSource, TaskHooks, environment, prestart, setup, start_key, task_spec};
 use super::runner::{Done, Runner};
 use crate::store::{Op, Stored};
 use futures::future::abortable;
-use herdsman_drivers::Handle;
+use herdsman_drivers::{FsIsolation, Handle};
 use herdsman_lifecycle::health::{Criterion, HealthRules, Tracker};
 use herdsman_lifecycle::{Command, Event, Key, View};
-use herdsman_model::{DeploymentStatus, Name, TaskFact};
+use herdsman_model::{DeploymentStatus, Name, Task, TaskFact};
 use herdsman_proto::AllocUpdate;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,7 +60,9 @@ impl Runner {
 
     fn begin_hooks(&mut self, task: Name, key: Key) {
         let Some(found) = self.group.task(&task) else { return self.unknown_task(task, key) };
+        let files = self.file_hooks(&task, found);
         let hooks = TaskHooks {
+            files,
             shared: Arc::clone(&self.shared),
             dir: self.info.dir.clone(),
             job: Arc::clone(&self.job),
@@ -69,9 +71,37 @@ impl Runner {
             name: Name::clone(&task),
             key,
         };
+        if hooks.files.as_ref().is_some_and(|files| files.fetch) && !hooks.task.artifacts.is_empty() {
+            self.feed(Event::Note { task: Name::clone(&task), fact: TaskFact::DownloadingArtifacts });
+        }
         let (work, abort) = abortable(prestart(hooks));
         self.hooks.insert(task, abort);
         self.work.push(Box::pin(async move { work.await.unwrap_or(Done::Nothing) }));
+    }
+
+    /// What artifacts and templates of a task need, if it has any.
+    fn file_hooks(&self, name: &Name, task: &Arc<Task>) -> Option<FileHooks> {
+        if task.artifacts.is_empty() && task.templates.is_empty() {
+            return None;
+        }
+        let source = SpecSource {
+            shared: &self.shared,
+            dir: &self.info.dir,
+            alloc: &self.alloc,
+            job: &self.job,
+            group: &self.group,
+            task,
+            rendered: None,
+        };
+        let driver = self.shared.drivers.get(&task.driver);
+        let isolation = driver.map_or(FsIsolation::None, |driver| driver.capabilities().fs_isolation);
+        let prepared = self.state.tasks.get(name).is_some_and(|record| record.prepared);
+        Some(FileHooks {
+            env: environment(&source, isolation),
+            host: environment(&source, FsIsolation::None),
+            fetch: !prepared,
+            render: !prepared || task.restart_policy.render_templates,
+        })
     }
 
     /// A task that was recorded but that the job no longer has.
@@ -126,6 +156,7 @@ impl Runner {
             job: &self.job,
             group: &self.group,
             task: &found,
+            rendered: self.rendered.get(&task),
         };
         let events = self.event_sink(&task);
         let spec = task_spec(&source, driver.capabilities(), key, events).and_then(|spec| {

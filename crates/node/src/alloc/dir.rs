@@ -113,12 +113,12 @@ fn check_name(task: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn open_root(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn open_root(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?)
 }
 
 /// Makes a directory with exactly these permissions, or takes the one that is there; a link is refused.
-fn subdir(parent: &OwnedFd, name: &str, mode: u32) -> io::Result<OwnedFd> {
+pub(super) fn subdir(parent: &OwnedFd, name: &str, mode: u32) -> io::Result<OwnedFd> {
     let mode = Mode::from_raw_mode(mode);
     let made = match mkdirat(parent, name, mode) {
         Ok(()) => true,

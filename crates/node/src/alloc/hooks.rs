@@ -1,4 +1,4 @@
-//! What happens before a task starts: its allocation's directory, its own, payload and volumes; and the specification
+//! What happens before a task starts: its allocation's directory, its own, payload, volumes, artifacts and templates; and the specification
 //! that its driver gets.
 
 use super::dir::{AllocDir, write_within};
@@ -12,6 +12,7 @@ use herdsman_drivers::{
 };
 use herdsman_lifecycle::{Event, Key};
 use herdsman_model::{Allocation, Job, Name, Task, TaskFact, TaskGroup};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -44,25 +45,42 @@ pub struct TaskHooks {
     pub task: Arc<Task>,
     pub name: Name,
     pub key: Key,
+    /// What artifacts and templates need, if there are any.
+    pub files: Option<FileHooks>,
     /// Whether volumes can be mounted by the task's driver; none: the driver is not here.
     pub capabilities: Option<Capabilities>,
+}
+
+/// What artifacts and templates of a task need.
+pub struct FileHooks {
+    /// The environment as the task sees it.
+    pub env: TaskEnv,
+    /// The same with paths of the host.
+    pub host: TaskEnv,
+    /// Artifacts are to be fetched: it was not done before.
+    pub fetch: bool,
+    /// Templates are to be rendered; otherwise what is there counts.
+    pub render: bool,
 }
 
 /// Runs the hooks of a task.
 pub async fn prestart(hooks: TaskHooks) -> Done {
     let (task, key) = (Name::clone(&hooks.name), hooks.key);
     Done::Event(match prestart_steps(hooks).await {
-        Ok(()) => Event::HooksDone { task, key },
+        Ok(env) => return Done::Prepared { task, key, env },
         Err((fact, recoverable)) => Event::HooksFailed { task, key, fact, recoverable },
     })
 }
 
-fn failed(hook: &str, error: impl Into<String>) -> TaskFact {
+pub(super) fn failed(hook: &str, error: impl Into<String>) -> TaskFact {
     TaskFact::HookFailed { hook: hook.into(), error: error.into() }
 }
 
-async fn prestart_steps(hooks: TaskHooks) -> Result<(), (TaskFact, bool)> {
-    let TaskHooks { shared, dir, job, task, capabilities, .. } = hooks;
+/// A failure, and whether another attempt may help.
+pub type Failure = (TaskFact, bool);
+
+async fn prestart_steps(hooks: TaskHooks) -> Result<BTreeMap<String, String>, Failure> {
+    let TaskHooks { shared, dir, job, task, capabilities, files, .. } = hooks;
     if let Some(capabilities) = capabilities
         && !task.volume_mounts.is_empty()
         && !capabilities.mounts
@@ -74,6 +92,7 @@ async fn prestart_steps(hooks: TaskHooks) -> Result<(), (TaskFact, bool)> {
     let payload = payload(&job, &task).map_err(|error| (failed("dispatch_payload", error), false))?;
     let name = task.name.clone();
     let secrets_mb = task.resources.secrets_mb;
+    let alloc_dir = dir.clone();
     let made = shared
         .disk_work(move || {
             dir.build_task(&name, secrets_mb).map_err(|error| ("task_dir", error.to_string()))?;
@@ -84,7 +103,15 @@ async fn prestart_steps(hooks: TaskHooks) -> Result<(), (TaskFact, bool)> {
             Ok(())
         })
         .await;
-    made.map_err(|(hook, error)| (failed(hook, error), true))
+    made.map_err(|(hook, error)| (failed(hook, error), true))?;
+    let Some(files) = files else { return Ok(BTreeMap::new()) };
+    if files.fetch {
+        super::artifacts::fetch_all(&alloc_dir, &task, &files).await?;
+    }
+    let now = shared.world.clock.now().0;
+    let rendered =
+        tokio::task::spawn_blocking(move || super::templates::render_all(&alloc_dir, &task, &files, now)).await;
+    rendered.unwrap_or_else(|error| Err((failed("template", error.to_string()), true)))
 }
 
 /// The file that a dispatch payload goes to, if there are both.
@@ -108,6 +135,8 @@ pub struct SpecSource<'a> {
     pub job: &'a Job,
     pub group: &'a TaskGroup,
     pub task: &'a Task,
+    /// Variables that the task's templates gave.
+    pub rendered: Option<&'a BTreeMap<String, String>>,
 }
 
 /// The environment of a task, with paths as it sees them.
@@ -131,6 +160,7 @@ pub fn environment(source: &SpecSource, isolation: FsIsolation) -> TaskEnv {
         region: &source.shared.config.region,
         paths,
         host_env: isolation != FsIsolation::Image,
+        rendered: source.rendered,
         options: &source.shared.config.options,
         cgroup_parent: &source.shared.config.cgroup_parent,
     })
@@ -143,7 +173,7 @@ pub fn task_spec(
     key: Key,
     events: EventSink,
 ) -> Result<TaskSpec, TaskFact> {
-    let SpecSource { shared, dir, alloc, job, group, task } = source;
+    let SpecSource { shared, dir, alloc, job, group, task, .. } = source;
     let env = environment(source, capabilities.fs_isolation);
     let node = shared.node();
     let network = alloc.resources.shared.networks.first().or_else(|| group.networks.first());

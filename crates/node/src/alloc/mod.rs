@@ -3,12 +3,15 @@
 //! A runner takes messages and results of its own work (hooks, starts, waits), feeds them to `lifecycle` and carries out
 //! the commands that come back, in their order: what follows a `Persist` waits for the store.
 
+mod artifacts;
 mod commands;
 pub mod dir;
 mod drive;
 mod hooks;
+mod place;
 mod register;
 mod runner;
+mod templates;
 
 pub use runner::{NOT_ELIGIBLE, Origin, Runner};
 

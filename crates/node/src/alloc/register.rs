@@ -82,6 +82,7 @@ impl Runner {
             job: &self.job,
             group: &self.group,
             task,
+            rendered: self.rendered.get(task.name.as_str()),
         };
         environment(&source, FsIsolation::None)
     }

@@ -32,10 +32,36 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 pub enum Done {
     Nothing,
     Event(Event),
-    Started { task: Name, key: Key, driver: Arc<dyn Driver>, handle: Box<Handle>, network: Option<DriverNetwork> },
-    Recovered { task: Name, key: Key, driver: Arc<dyn Driver>, handle: Box<Handle> },
-    Exited { task: Name, key: Key, exit: Exit, driver: Arc<dyn Driver>, handle: Box<Handle> },
-    Destroyed { task: Name, key: Key },
+    /// The hooks of a task are done; its templates gave these variables.
+    Prepared {
+        task: Name,
+        key: Key,
+        env: BTreeMap<String, String>,
+    },
+    Started {
+        task: Name,
+        key: Key,
+        driver: Arc<dyn Driver>,
+        handle: Box<Handle>,
+        network: Option<DriverNetwork>,
+    },
+    Recovered {
+        task: Name,
+        key: Key,
+        driver: Arc<dyn Driver>,
+        handle: Box<Handle>,
+    },
+    Exited {
+        task: Name,
+        key: Key,
+        exit: Exit,
+        driver: Arc<dyn Driver>,
+        handle: Box<Handle>,
+    },
+    Destroyed {
+        task: Name,
+        key: Key,
+    },
 }
 
 /// How a runner comes to be.
@@ -57,6 +83,8 @@ pub struct Runner {
     pub(super) running: BTreeMap<Name, Running>,
     /// Addresses of tasks that have their own.
     pub(super) networks: BTreeMap<Name, DriverNetwork>,
+    /// Variables that templates of tasks gave.
+    pub(super) rendered: BTreeMap<Name, BTreeMap<String, String>>,
     pub(super) work: FuturesUnordered<BoxFuture<'static, Done>>,
     pub(super) hooks: BTreeMap<Name, AbortHandle>,
     pub(super) setup: Option<AbortHandle>,
@@ -116,6 +144,7 @@ impl Runner {
             state: State::new(spec),
             running: BTreeMap::new(),
             networks: BTreeMap::new(),
+            rendered: BTreeMap::new(),
             work: FuturesUnordered::new(),
             hooks: BTreeMap::new(),
             setup: None,
@@ -286,6 +315,10 @@ impl Runner {
         match done {
             Done::Nothing => {}
             Done::Event(event) => self.feed(event),
+            Done::Prepared { task, key, env } => {
+                self.rendered.insert(Name::clone(&task), env);
+                self.feed(Event::HooksDone { task, key });
+            }
             Done::Started { task, key, driver, handle, network } => {
                 match network {
                     Some(network) => drop(self.networks.insert(Name::clone(&task), network)),

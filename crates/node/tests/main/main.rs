@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, its helpers too"
 )]
 
+mod files;
 mod kill9;
 mod requests;
 mod run;
