@@ -103,7 +103,10 @@ pub fn parse_level(word: &str) -> Option<Level> {
 impl<S: Subscriber> Layer<S> for Log {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let metadata = event.metadata();
-        if !self.wants(metadata.level()) {
+        // Who watches over the API chooses a level of their own.
+        let watched = self.inner.watchers.receiver_count() > 0;
+        let wanted = self.wants(metadata.level());
+        if !wanted && !watched {
             return;
         }
         let mut fields = Fields::default();
@@ -116,13 +119,15 @@ impl<S: Subscriber> Layer<S> for Log {
         let module = module_name(metadata.target());
         let text = text_line(&now, *metadata.level(), &module, &location, &fields);
         let json = json_line(&now, *metadata.level(), &module, &location, &fields);
-        let chosen = if self.inner.json { &json } else { &text };
-        // The log itself has nowhere to report that it cannot be written.
-        let _ = writeln!(io::stderr(), "{chosen}");
-        if let Some(file) = &self.inner.file {
-            let _ = file.lock().unwrap_or_else(PoisonError::into_inner).write_line(chosen);
+        if wanted {
+            let chosen = if self.inner.json { &json } else { &text };
+            // The log itself has nowhere to report that it cannot be written.
+            let _ = writeln!(io::stderr(), "{chosen}");
+            if let Some(file) = &self.inner.file {
+                let _ = file.lock().unwrap_or_else(PoisonError::into_inner).write_line(chosen);
+            }
         }
-        if self.inner.watchers.receiver_count() > 0 {
+        if watched {
             let _ = self.inner.watchers.send(Line { level: *metadata.level(), text: text.into(), json: json.into() });
         }
     }

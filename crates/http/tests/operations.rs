@@ -125,6 +125,10 @@ async fn names_are_written_read_and_removed() {
     );
     let mismatch = cluster.put("/v1/node/pool/gpu", json!({"Name": "other"})).await;
     assert_eq!(mismatch.status, 400);
+    // Names that cannot exist are looked for all the same.
+    let odd = cluster.get("/v1/node/pool/node%2Fpool").await;
+    assert_eq!((odd.status, odd.text().as_str()), (404, "node pool not found"));
+    assert_eq!(cluster.put("/v1/node/pools", json!({"Name": "plain", "NodeIdentityTTL": ""})).await.status, 200);
     let mut used = job("j");
     used["NodePool"] = json!("gpu");
     used["Namespace"] = json!("team-a");
@@ -199,6 +203,22 @@ async fn the_event_stream_tells_what_was_and_what_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_log_is_watched_in_frames_or_plain() {
+    let cluster = Cluster::start().await;
+    let mut plain = Streamed::open(&cluster.api, "/v1/agent/monitor?log_level=debug&plain=true").await;
+    assert_eq!(plain.next().await.unwrap().unwrap(), "[DEBUG] http: hello\n");
+    let mut frames = Streamed::open(&cluster.api, "/v1/agent/monitor?log_level=debug").await;
+    let frame: Value = serde_json::from_str(&frames.next().await.unwrap().unwrap()).unwrap();
+    assert_eq!(
+        (frame["Data"].as_str(), frame["FileEvent"].as_str()),
+        (Some("W0RFQlVHXSBodHRwOiBoZWxsbwo="), Some("log"))
+    );
+    assert_eq!(frames.next().await.unwrap().unwrap(), "{}");
+    let other = cluster.get("/v1/agent/monitor?server_id=nobody.global").await;
+    assert_eq!((other.status, other.text().as_str()), (500, "unknown Nomad server nobody.global"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn keys_can_be_rotated_and_old_ones_removed() {
     let cluster = Cluster::start().await;
     let public = cluster.get("/.well-known/jwks.json").await;
@@ -236,6 +256,7 @@ async fn nodes_change_eligibility_drain_and_go() {
     let cancelled = change("drain", json!({"DrainSpec": null, "MarkEligible": true})).await;
     assert_eq!(cancelled.status, 200);
     assert_eq!(change("evaluate", json!({})).await.json()["NumNodes"], 1);
+    assert_eq!(cluster.get("/v1/node/nope/allocations").await.json(), json!([]));
     assert_eq!(change("purge", json!({})).await.status, 200);
     assert_eq!(cluster.get(&format!("/v1/node/{node}")).await.status, 404);
     let unknown = cluster.put("/v1/node/8e231cf4-ca48-43ff-b694-5801e69e22fa/evaluate", json!({})).await;

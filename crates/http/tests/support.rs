@@ -70,7 +70,7 @@ impl Agent for TestAgent {
         Ok(())
     }
     fn log(&self, _: Level, json: bool) -> BoxStream<'static, Bytes> {
-        let line: &[u8] = if json { b"{\"@level\":\"debug\"}\n" } else { b"[DEBUG] http: hello\n" };
+        let line: &[u8] = if json { b"{\"@level\":\"debug\"}\n" } else { b"    [DEBUG] http: hello\n" };
         Box::pin(futures::stream::iter([Bytes::from_static(line)]).chain(futures::stream::pending()))
     }
 }

@@ -351,7 +351,8 @@ pub async fn monitor(call: Call) -> Result<Answer, HttpError> {
     if !node.is_empty() && call.api.agent().node_id().is_none_or(|own| own.to_string() != node) {
         return Err(HttpError::new(501, format!("the log of node {node} can be read from that node's own agent only")));
     }
-    let lines = call.api.agent().log(level, json);
+    // Lines are indented on a terminal only.
+    let lines = call.api.agent().log(level, json).map(|line| line.slice(indent_of(&line)..));
     if plain {
         let pieces = lines.map(Ok::<Bytes, BrokenOff>);
         let mut answer = Answer::stream("text/plain", Box::pin(pieces));
@@ -363,6 +364,10 @@ pub async fn monitor(call: Call) -> Result<Answer, HttpError> {
         futures::stream::iter(chunks)
     });
     Ok(Answer::stream("application/json", Box::pin(with_heartbeats(Box::pin(frames)))))
+}
+
+fn indent_of(line: &[u8]) -> usize {
+    line.len() - line.trim_ascii_start().len()
 }
 
 fn frame(data: &[u8]) -> Bytes {

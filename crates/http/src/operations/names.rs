@@ -94,8 +94,11 @@ async fn put_pool(call: Call, path: Option<String>) -> Result<Answer, HttpError>
         && let Some(Value::String(text)) = fields.get("NodeIdentityTTL")
     {
         // Comes as text or as a number. Source: wire-notes section 7.
-        let nanos = herdsman_expr::duration::parse(text)
-            .map_err(|_| HttpError::bad_request(format!("NodeIdentityTTL {text:?} is no duration such as 24h")))?;
+        let nanos = match text.as_str() {
+            "" => 0,
+            text => herdsman_expr::duration::parse(text)
+                .map_err(|_| HttpError::bad_request(format!("NodeIdentityTTL {text:?} is no duration such as 24h")))?,
+        };
         fields.insert("NodeIdentityTTL".to_string(), Value::from(nanos));
     }
     let pool: NodePool = serde_json::from_value(value).map_err(|e| HttpError::bad_request(format!("json: {e}")))?;

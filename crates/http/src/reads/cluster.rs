@@ -82,8 +82,9 @@ fn node(snapshot: &Snapshot, request: &Request) -> Result<Seen, HttpError> {
 }
 
 fn node_allocations(snapshot: &Snapshot, request: &Request) -> Result<Seen, HttpError> {
-    let id: NodeId = read_id("node", request.part(0))?;
-    let allocs: Vec<_> = snapshot.allocs_by_node(&id).collect();
+    // A text that is no id has no allocations, as an unknown node has none.
+    let id: Option<NodeId> = request.part(0).parse().ok();
+    let allocs: Vec<_> = id.iter().flat_map(|id| snapshot.allocs_by_node(id)).collect();
     let index = allocs.iter().map(|a| a.modify_index).max().unwrap_or(1);
     let gone = Arc::new(herdsman_model::Job::default());
     let views: Vec<_> = allocs.iter().map(|a| wire::alloc(a, snapshot.alloc_job(a).unwrap_or(&gone))).collect();
