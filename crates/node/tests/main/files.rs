@@ -128,7 +128,9 @@ async fn artifacts_of_every_form_are_there_before_the_task() {
             "/moved" => (302, vec!["Location: plain.txt".into()], vec![]),
             "/asked?a=1&b=red" => ok(b"query".to_vec()),
             "/private" if headers.iter().any(|h| h.eq_ignore_ascii_case("x-token: t")) => ok(b"private".to_vec()),
-            "/sums" => ok(b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa  other\n17a9c49bf5c3f3fd51e8a1ad1fe3e0c3  x\n".to_vec()),
+            "/sums" => {
+                ok(b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa  other\nac7938d40cfc2307e2bf325d28e7884e *plain.txt\n".to_vec())
+            }
             _ => (404, vec![], vec![]),
         }
     }));
@@ -140,7 +142,10 @@ async fn artifacts_of_every_form_are_there_before_the_task() {
     let mut private = artifact(web.url("/private"), "local/p", "file");
     private.getter_headers = [("X-Token".to_string(), "t".to_string())].into_iter().collect();
     main.artifacts = vec![
-        artifact(web.url("/plain.txt"), "local/", "any"),
+        with_options(
+            artifact(web.url("/plain.txt"), "local/", "any"),
+            &[("checksum", &format!("file:{}", web.url("/sums")))],
+        ),
         artifact(web.url("/moved"), "local/as.txt", "file"),
         artifact(web.url("/run.tar.gz"), "", "any"),
         artifact(web.url("/z.zip"), "local/z", "dir"),
@@ -270,6 +275,59 @@ async fn a_template_that_fails_ends_the_task_for_good() {
         reason.starts_with("Template failed: (dynamic): execute: ") && reason.contains("key: it needs Consul"),
         "{reason}"
     );
+    node.shutdown().await;
+}
+
+/// A web server behind a certificate that nobody trusts.
+async fn secure() -> String {
+    let certificate = include_bytes!("data/self-signed.cert.der").to_vec().into();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(include_bytes!("data/self-signed.key.der").to_vec()).into();
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                // A client that does not trust the certificate goes away.
+                let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                let mut head = [0; 4096];
+                let _ = tokio::io::AsyncReadExt::read(&mut stream, &mut head).await;
+                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecure";
+                let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, answer).await;
+                let _ = tokio::io::AsyncWriteExt::shutdown(&mut stream).await;
+            });
+        }
+    });
+    addr
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn https_wants_a_certificate_that_is_trusted_unless_told_otherwise() {
+    let dir = tempfile::tempdir().unwrap();
+    let addr = secure().await;
+    let server = Server::start(&World::real().unwrap()).await;
+    let node = node(dir.path(), &server.addr).await;
+    let task = |insecure| {
+        let mut main = sh("main", None, "exit 0");
+        let mut file = artifact(format!("https://{addr}/f"), "local/f", "file");
+        file.getter_insecure = insecure;
+        main.artifacts = vec![file].into();
+        main
+    };
+    let id = server.place(&job("insecure", JobType::Batch, vec![task(true)]));
+    server.until_status(id, ClientStatus::Complete).await;
+    assert_eq!(read(dir.path(), id, "main/local/f"), "secure");
+    let id = server.place(&job("secure", JobType::Batch, vec![task(false)]));
+    let end = server.until_status(id, ClientStatus::Failed).await;
+    let events = format!("{:?}", end.task_states["main"].events);
+    assert!(events.contains("certificate"), "{events}");
     node.shutdown().await;
 }
 
