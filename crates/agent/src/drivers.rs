@@ -3,7 +3,10 @@
 
 use crate::config::settings::{ClientSettings, Settings};
 use crate::config::tree::as_bool;
-use herdsman_drivers::{Drivers, ExecDriver, ExecOptions, Executor, MockDriver, RawExecDriver, RawExecOptions};
+use herdsman_drivers::{
+    DockerDriver, DockerOptions, Drivers, ExecDriver, ExecOptions, Executor, MockDriver, RawExecDriver, RawExecOptions,
+};
+use herdsman_model::NodeId;
 use herdsman_shim::{ShimConfig, ShimHost};
 use serde_json::Value;
 use std::path::Path;
@@ -17,6 +20,7 @@ pub async fn all(
     settings: &Settings,
     client: &ClientSettings,
     state: &Path,
+    node_id: NodeId,
 ) -> Result<(Drivers, Arc<ShimHost>), String> {
     let shim = ShimConfig { run_root: state.join("run"), cgroup_parent: cgroup_parent(client) };
     let host = Arc::new(ShimHost::open(shim).await.map_err(|e| e.to_string())?);
@@ -58,6 +62,14 @@ pub async fn all(
             "denied_host_gids",
         ])?;
         drivers.add(Arc::new(ExecDriver::new(Arc::clone(&executor), options)?));
+    }
+    if wanted.takes("docker") {
+        let options = DockerOptions::new(node_id.to_string(), state.to_path_buf(), state.join("docker"));
+        let options = match settings.plugins.get("docker").filter(|c| c.is_object()) {
+            Some(config) => options.with_config(config).map_err(|e| format!("plugin \"docker\": {e}"))?,
+            None => options,
+        };
+        drivers.add(Arc::new(DockerDriver::new(options)?));
     }
     if client.options.contains_key("driver.mock_driver.enable") {
         drivers.add(Arc::new(MockDriver::new()));

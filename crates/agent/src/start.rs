@@ -345,7 +345,9 @@ async fn start_node(
     if servers.is_empty() {
         return Err(AgentError::NoServers);
     }
-    let (drivers, shims) = drivers::all(settings, client, &places.state).await.map_err(AgentError::Drivers)?;
+    let identity = herdsman_node::identity(&world, &places.state)?;
+    let (drivers, shims) =
+        drivers::all(settings, client, &places.state, identity.id).await.map_err(AgentError::Drivers)?;
     let config = node_config(settings, client, name, servers, &places.state, &places.alloc, listening);
     Ok((Node::start(config, world, drivers).await?, shims))
 }

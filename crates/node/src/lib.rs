@@ -32,5 +32,6 @@ mod store;
 pub mod updates;
 
 pub use config::{GcConfig, NodeConfig, NodeError};
+pub use identity::load_or_make as identity;
 pub use node::{DynamicMeta, Node, Shared};
 pub use serve::Refusal;
