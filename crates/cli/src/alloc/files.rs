@@ -1,6 +1,6 @@
 //! `alloc logs` and `alloc fs`.
 
-use super::stream::{DEFAULT_TAIL, From, Output, Printing, print};
+use super::stream::{DEFAULT_TAIL, Form, From, Output, Printing, print};
 use crate::command::{Attempt, Call, Failure};
 use crate::find::task_of;
 use crate::format::{bytes, nanoseconds_of};
@@ -84,7 +84,7 @@ pub async fn logs(call: &mut Call<'_>) -> Result<u8, Failure> {
             .with("task", task.clone())
             .with("type", kind)
             .with("follow", call.flags.on("f").to_string());
-        open.push(Printing::open(&client, &path, query, from, output).await?);
+        open.push(Printing::open(&client, &path, query, from, output, Form::Plain).await?);
     }
     print_all(call, open).await
 }
@@ -153,7 +153,7 @@ pub async fn fs(call: &mut Call<'_>) -> Result<u8, Failure> {
     }
     let query = query.with("follow", follow.to_string());
     let path = format!("/v1/client/fs/stream/{id}");
-    let open = Printing::open(&client, &path, query, from, Output::Standard).await?;
+    let open = Printing::open(&client, &path, query, from, Output::Standard, Form::Frames).await?;
     print_all(call, vec![open]).await
 }
 

@@ -2,7 +2,8 @@
 
 use crate::command::{Attempt, Failure};
 use crate::terminal::Terminal;
-use herdsman_client::{BodyStream, Client, Query};
+use herdsman_client::{BodyStream, Client, ExecStream, Query};
+use serde::Deserialize;
 use std::time::Duration;
 
 /// Lines shown by `-tail` when no number is given.
@@ -37,6 +38,13 @@ impl From {
     }
 }
 
+/// A frame of a stream, as far as its bytes go.
+#[derive(Deserialize)]
+struct Frame {
+    #[serde(rename = "Data", default)]
+    data: String,
+}
+
 /// Which of our outputs it goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
@@ -50,7 +58,20 @@ pub struct Printing {
     output: Output,
     /// Lines still to be found near the end, and what was read for that.
     tail: Option<(usize, Vec<u8>)>,
+    /// Bytes of a frame that has not arrived whole; none where the bytes come without frames.
+    frame: Option<Vec<u8>>,
 }
+
+/// How the bytes come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Plain,
+    /// JSON objects back to back with the bytes in base64.
+    Frames,
+}
+
+/// The largest frame, bytes; the API's hold 64 KiB.
+const MAX_FRAME_BYTES: usize = 4 * 1024 * 1024;
 
 impl Printing {
     /// Opens a stream of plain bytes.
@@ -63,14 +84,17 @@ impl Printing {
         query: Query,
         from: From,
         output: Output,
+        form: Form,
     ) -> Result<Printing, Failure> {
-        let query = from.apply(query).with("plain", "true");
+        let query = from.apply(query);
+        let query = if form == Form::Plain { query.with("plain", "true") } else { query };
         let stream = client.stream("GET", path, &query, None).await.map_err(|e| Failure::new(e.to_string()))?;
         let tail = match from {
             From::Lines(count) => Some((count, Vec::new())),
             _ => None,
         };
-        Ok(Printing { stream, output, tail })
+        let frame = (form == Form::Frames).then(Vec::new);
+        Ok(Printing { stream, output, tail, frame })
     }
 
     /// Waits for the next piece; false at the end. Nothing is lost when the wait is given up.
@@ -88,12 +112,43 @@ impl Printing {
             } else {
                 self.stream.next().await.attempt("Error reading")?
             };
-            match (piece, &mut self.tail) {
-                (None, _) => return Ok(self.found_tail()),
-                (Some(piece), None) => return Ok(Some(piece.to_vec())),
-                (Some(piece), Some((_, held))) => held.extend_from_slice(&piece),
+            match piece {
+                None => return Ok(self.found_tail()),
+                Some(piece) => {
+                    let bytes = self.unframed(&piece)?;
+                    match &mut self.tail {
+                        Some((_, held)) => held.extend_from_slice(&bytes),
+                        None if bytes.is_empty() => {}
+                        None => return Ok(Some(bytes)),
+                    }
+                }
             }
         }
+    }
+
+    /// The bytes of a piece; those of frames that are whole by now.
+    fn unframed(&mut self, piece: &[u8]) -> Result<Vec<u8>, Failure> {
+        let Some(held) = &mut self.frame else { return Ok(piece.to_vec()) };
+        held.extend_from_slice(piece);
+        let mut out = Vec::new();
+        let mut frames = serde_json::Deserializer::from_slice(held).into_iter::<Frame>();
+        let mut used = 0;
+        while let Some(frame) = frames.next() {
+            match frame {
+                Ok(frame) => {
+                    used = frames.byte_offset();
+                    let data = ExecStream { data: frame.data, close: false };
+                    out.extend(data.bytes().attempt("Error reading")?);
+                }
+                Err(error) if error.is_eof() => break,
+                Err(error) => return Err(Failure::new(format!("Error reading: {error}"))),
+            }
+        }
+        held.drain(..used);
+        if held.len() > MAX_FRAME_BYTES {
+            return Err(Failure::new(format!("Error reading: a frame is larger than {MAX_FRAME_BYTES} bytes")));
+        }
+        Ok(out)
     }
 
     fn found_tail(&mut self) -> Option<Vec<u8>> {
