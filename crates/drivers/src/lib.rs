@@ -50,3 +50,4 @@ pub use types::{
     Device, Dns, DriverEvent, DriverNetwork, EventSink, ExitResult, Handle, LogSettings, Mount, Port, Propagation,
     StartKey, TaskDirs, TaskResources, TaskSpec,
 };
+pub use users::user_ids;

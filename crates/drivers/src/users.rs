@@ -39,6 +39,14 @@ pub(crate) async fn find(name: &str) -> Result<User, String> {
     Ok(User { uid, gid, groups })
 }
 
+/// User and group number of a user of the host.
+///
+/// # Errors
+/// The host knows no such user.
+pub async fn user_ids(name: &str) -> Result<(u32, u32), String> {
+    find(name).await.map(|user| (user.uid, user.gid))
+}
+
 fn is_user(line: &str, name: &str) -> bool {
     let mut fields = line.split(':');
     fields.next() == Some(name) || (name.bytes().all(|b| b.is_ascii_digit()) && fields.nth(1) == Some(name))

@@ -5,10 +5,11 @@
 
 use super::dir::{AllocDir, SHARED, open_root, open_within, subdir};
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid, fchmod, fchown, openat2, renameat, symlinkat, unlinkat,
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, fchmod, fchown, fstat, openat2, renameat,
+    symlinkat, unlinkat,
 };
 use rustix::io::Errno;
-use std::ffi::OsStr;
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -19,6 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const DIR_MODE: u32 = 0o755;
 /// Levels that a path may have.
 const MAX_LEVELS: usize = 256;
+/// Files that are given another owner at once.
+const MAX_HANDED: usize = 1_000_000;
 /// Names tried for a new file.
 const NAME_TRIES: usize = 64;
 
@@ -108,6 +111,16 @@ impl Spot {
         Ok((before.iter().try_fold(base, |folder, name| folder.sub(name))?, name.clone()))
     }
 
+    /// Gives what is there, and all below, another owner.
+    pub fn hand_over(&self, owner: Owner) -> io::Result<()> {
+        let mut left = MAX_HANDED;
+        if self.rest.is_empty() {
+            return hand_over(&open_root(&self.base)?, c".", owner, 0, &mut left);
+        }
+        let (folder, name) = self.parent()?;
+        hand_over(&folder.0, &CString::new(name).map_err(io::Error::other)?, owner, 0, &mut left)
+    }
+
     /// Writes a file at once and whole.
     pub fn write(&self, data: &[u8], mode: u32, owner: Owner) -> io::Result<()> {
         let (folder, name) = self.parent()?;
@@ -115,6 +128,35 @@ impl Spot {
         fresh.file.write_all(data)?;
         fresh.keep(&folder, &name, mode, owner)
     }
+}
+
+/// Gives an entry of a directory, and all below, another owner. Links are changed themselves; a file with a second name is
+/// left alone, for that may lie anywhere.
+fn hand_over(folder: &OwnedFd, name: &CStr, (uid, gid): Owner, level: usize, left: &mut usize) -> io::Result<()> {
+    let too_many = || io::Error::new(io::ErrorKind::InvalidInput, "too many files or levels");
+    *left = left.checked_sub(1).filter(|_| level < MAX_LEVELS).ok_or_else(too_many)?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV;
+    let entry = match openat2(folder, name, flags, Mode::empty(), resolve) {
+        // `secrets` is a mount of its own, and the task's anyway.
+        Err(Errno::XDEV) => return Ok(()),
+        entry => entry?,
+    };
+    let stat = fstat(&entry)?;
+    let directory = FileType::from_raw_mode(stat.st_mode).is_dir();
+    if directory || stat.st_nlink == 1 {
+        chownat(&entry, "", uid.map(Uid::from_raw), gid.map(Gid::from_raw), AtFlags::EMPTY_PATH)?;
+    }
+    if directory {
+        let inside = openat2(&entry, ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+        for below in Dir::read_from(&inside)? {
+            let below = below?;
+            if !matches!(below.file_name().to_bytes(), b"." | b"..") {
+                hand_over(&inside, below.file_name(), (uid, gid), level.saturating_add(1), left)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// User and group of a file; none: the agent's own.
@@ -236,6 +278,29 @@ mod tests {
         ] {
             assert!(locate(&dir, "web", text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn owners_change_below_and_nowhere_else() {
+        use std::os::unix::fs::MetadataExt;
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let (temp, dir) = built();
+        let outside = temp.path().join("outside");
+        std::fs::write(&outside, "x").unwrap();
+        let local = dir.root.join("web/local");
+        std::fs::create_dir(local.join("d")).unwrap();
+        std::fs::write(local.join("d/f"), "x").unwrap();
+        symlink(&outside, local.join("d/link")).unwrap();
+        std::fs::hard_link(&outside, local.join("d/hard")).unwrap();
+        std::fs::write(local.join("other"), "x").unwrap();
+        locate(&dir, "web", "local/d").unwrap().hand_over((Some(4321), Some(4322))).unwrap();
+        let owner = |path: &Path| std::fs::symlink_metadata(path).map(|m| (m.uid(), m.gid())).unwrap();
+        for path in ["d", "d/f", "d/link"] {
+            assert_eq!(owner(&local.join(path)), (4321, 4322), "{path}");
+        }
+        assert_eq!((owner(&outside).0, owner(&local.join("other")).0), (0, 0));
     }
 
     #[test]

@@ -278,6 +278,28 @@ async fn a_template_that_fails_ends_the_task_for_good() {
     node.shutdown().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn artifacts_are_given_to_the_tasks_user_when_asked() {
+    use std::os::unix::fs::PermissionsExt;
+    if std::fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) != 0) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let web = Web::files([("/f".to_string(), b"x".to_vec())].into());
+    let server = Server::start(&World::real().unwrap()).await;
+    let node = node(dir.path(), &server.addr).await;
+    let mut main = sh("main", None, "cd $NOMAD_TASK_DIR; test -O own/f && test ! -O f");
+    main.user = "nobody".into();
+    let own = Artifact { chown: true, ..artifact(web.url("/f"), "local/own/", "any") };
+    main.artifacts = vec![own, artifact(web.url("/f"), "local/", "any")].into();
+    let id = server.place(&job("owned", JobType::Batch, vec![main]));
+    let end =
+        server.until("the end", |server| server.state(id).filter(|state| state.client_status.is_terminal())).await;
+    assert_eq!(end.client_status, ClientStatus::Complete, "{:?}", end.task_states["main"].events);
+    node.shutdown().await;
+}
+
 /// A web server behind a certificate that nobody trusts.
 async fn secure() -> String {
     let certificate = include_bytes!("data/self-signed.cert.der").to_vec().into();

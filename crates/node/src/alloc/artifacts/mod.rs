@@ -136,13 +136,26 @@ async fn fetch(
     let text = files.host.fill(&artifact.relative_dest);
     let text = if text.is_empty() { "local/" } else { text.as_str() };
     let target = locate(dir, &task.name, text).map_err(FetchError::lasting)?;
+    let owner = match task.user.as_str() {
+        user if artifact.chown && !user.is_empty() => {
+            let user = herdsman_drivers::user_ids(&files.env.fill(user)).await.map_err(FetchError::lasting)?;
+            Some((Some(user.0), Some(user.1)))
+        }
+        _ => None,
+    };
+    let place = target.clone();
     match address.getter {
-        Getter::Git => git::fetch(dir, &address, mode, target, cancel).await,
+        Getter::Git => git::fetch(dir, &address, mode, target, cancel).await?,
         Getter::Http => {
             let headers = artifact.getter_headers.iter().map(|(k, v)| (files.env.fill(k), files.env.fill(v))).collect();
-            download(dir, address, headers, artifact.getter_insecure, mode, target, cancel).await
+            download(dir, address, headers, artifact.getter_insecure, mode, target, cancel).await?;
         }
     }
+    let Some(owner) = owner else { return Ok(()) };
+    let given = tokio::task::spawn_blocking(move || place.hand_over(owner)).await;
+    given
+        .map_err(|error| FetchError::passing(error.to_string()))?
+        .map_err(|error| FetchError::passing(format!("the files cannot be given to the task's user: {error}")))
 }
 
 async fn download(
