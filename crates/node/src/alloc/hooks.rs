@@ -1,5 +1,5 @@
-//! What happens before a task starts: its allocation's directory, its own, payload, volumes, artifacts and templates; and the specification
-//! that its driver gets.
+//! What happens before a task starts: its allocation's directory, its own, payload, volumes, artifacts and templates; and
+//! the specification that its driver gets.
 
 use super::dir::{AllocDir, write_within};
 use super::runner::Done;
