@@ -20,6 +20,9 @@ use tracing::Level;
 /// The version of the peer that this agent is compatible with.
 pub const COMPATIBLE_VERSION: &str = "2.0.5";
 
+/// The RPC port of a server that is named without one: the default, whatever port this agent itself uses.
+pub const SERVER_PORT: u16 = 4647;
+
 /// Our own version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -186,7 +189,7 @@ impl AgentView for Facts {
         let Some(node) = self.node() else {
             return Err(HttpError::new(501, "this agent runs no node, so it has no servers to set"));
         };
-        let servers: Vec<String> = servers.iter().map(|s| with_port(s, self.settings.ports.rpc)).collect();
+        let servers: Vec<String> = servers.iter().map(|s| with_port(s, SERVER_PORT)).collect();
         node.shared.learn_servers(servers);
         Ok(())
     }

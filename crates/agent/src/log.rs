@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 use tokio::sync::broadcast;
 use tracing::field::{Field, Visit};
+use tracing::subscriber::Interest;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
@@ -100,7 +101,24 @@ pub fn parse_level(word: &str) -> Option<Level> {
     }
 }
 
+/// Libraries that say more than people want: heard from WARN on.
+const TALKATIVE: &[&str] = &["openraft", "hyper", "rustls", "tungstenite"];
+
+/// Whether an event may be of interest at all.
+fn is_ours(metadata: &tracing::Metadata<'_>) -> bool {
+    *metadata.level() <= Level::WARN || !TALKATIVE.iter().any(|library| metadata.target().starts_with(library))
+}
+
 impl<S: Subscriber> Layer<S> for Log {
+    /// What nobody wants costs nothing: the answer is kept per place in the code.
+    fn register_callsite(&self, metadata: &'static tracing::Metadata<'static>) -> Interest {
+        if is_ours(metadata) { Interest::sometimes() } else { Interest::never() }
+    }
+
+    fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
+        is_ours(metadata) && (self.wants(metadata.level()) || self.inner.watchers.receiver_count() > 0)
+    }
+
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let metadata = event.metadata();
         // Who watches over the API chooses a level of their own.

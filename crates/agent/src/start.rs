@@ -3,7 +3,7 @@
 use crate::config::settings::{ClientSettings, DrainSettings, ServerSettings, Settings};
 use crate::dirs::{self, DirError, Temporary};
 use crate::drivers;
-use crate::facts::{COMPATIBLE_VERSION, Facts, Listening, Reload, VERSION, with_port};
+use crate::facts::{COMPATIBLE_VERSION, Facts, Listening, Reload, SERVER_PORT, VERSION, with_port};
 use crate::leave;
 use crate::log::Log;
 use herdsman_http::api::Api;
@@ -337,7 +337,7 @@ async fn start_node(
     listening: &Listening,
     world: World,
 ) -> Result<(Node, Arc<ShimHost>), AgentError> {
-    let mut servers: Vec<String> = client.servers.iter().map(|s| with_port(s, settings.ports.rpc)).collect();
+    let mut servers: Vec<String> = client.servers.iter().map(|s| with_port(s, SERVER_PORT)).collect();
     if let Some(rpc) = listening.rpc {
         let local = if rpc.ip().is_unspecified() { SocketAddr::from((Ipv4Addr::LOCALHOST, rpc.port())) } else { rpc };
         servers.insert(0, local.to_string());

@@ -1,0 +1,215 @@
+//! Agents from configuration files: one, two on one host, on somebody else's data, told to end.
+
+use crate::support::{Agent, PATIENCE, eventually, herdsman, stderr, stdout, write_config, write_job};
+use rustix::process::Signal;
+use std::time::Instant;
+
+/// Document 001: server and client as two processes, the job, and any second job; the client keeps one allocation.
+#[test]
+fn nomad_17971_events_of_poststop_survive_collection_on_the_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = folder.path().join("server.hcl");
+    let client = folder.path().join("client.hcl");
+    // The configurations of the document, with data directories of the test's own.
+    std::fs::write(
+        &server,
+        format!(
+            r#"data_dir = "{}"
+log_level = "TRACE"
+
+advertise {{
+  http = "127.0.0.1"
+  rpc = "127.0.0.1"
+  serf = "127.0.0.1"
+}}
+
+server {{
+  enabled = true
+  bootstrap_expect = 1
+}}"#,
+            folder.path().join("server").display()
+        ),
+    )
+    .unwrap();
+    std::fs::write(
+        &client,
+        format!(
+            r#"data_dir = "{}"
+log_level = "debug"
+
+advertise {{
+  http = "127.0.0.1"
+  rpc = "127.0.0.1"
+  serf = "127.0.0.1"
+}}
+
+ports {{
+  http = "9876"
+  rpc = "9875"
+  serf = "9874"
+}}
+
+client {{
+  enabled = true
+  servers = ["127.0.0.1"]
+  gc_max_allocs = 1
+}}
+
+plugin "raw_exec" {{
+  config {{
+    enabled = true
+  }}
+}}"#,
+            folder.path().join("client-1").display()
+        ),
+    )
+    .unwrap();
+    let servers = Agent::start(&server, 4646);
+    let clients = Agent::start(&client, 9876);
+    servers.wait_ready();
+    let job = write_job(
+        folder.path(),
+        "job_spec",
+        r#"
+job "example" {
+  datacenters = ["dc1"]
+  type = "batch"
+
+  group "test-group" {
+    task "test-task" {
+      driver = "raw_exec"
+
+      config {
+        command = "echo"
+        args = [ "foo" ]
+      }
+    }
+
+    task "poststop" {
+      driver = "raw_exec"
+
+      lifecycle {
+        hook = "poststop"
+        sidecar = false
+      }
+
+      config {
+        command = "echo"
+        args = [ "bar" ]
+      }
+    }
+  }
+}
+"#,
+    );
+    // The command line works through the client's own API too: it passes requests on.
+    let run = clients.command(&["job", "run", &job]);
+    assert_eq!(run.status.code(), Some(0), "{}{}", stdout(&run), stderr(&run));
+    let first = servers.allocs_in("example", "complete").remove(0);
+    let id = first["ID"].as_str().unwrap().to_string();
+    let before = servers.get(&format!("/v1/allocation/{id}"))["TaskStates"]["poststop"].clone();
+    assert_eq!(before["State"], "dead");
+    assert!(before["Events"].as_array().unwrap().len() >= 4, "{before}");
+    let second = std::fs::read_to_string(&job).unwrap().replace("\"example\"", "\"second\"");
+    let second = write_job(folder.path(), "second", &second);
+    assert!(servers.command(&["job", "run", &second]).status.success());
+    servers.allocs_in("second", "complete");
+    let gone = folder.path().join("client-1/alloc").join(&id);
+    eventually("collection of the first allocation", || (!gone.exists()).then_some(()));
+    let after = servers.get(&format!("/v1/allocation/{id}"))["TaskStates"]["poststop"].clone();
+    assert_eq!(after, before, "nothing recorded is lost");
+}
+
+#[test]
+fn a_data_directory_of_the_peer_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, _) = write_config(folder.path());
+    let raft = folder.path().join("data/server/raft");
+    std::fs::create_dir_all(&raft).unwrap();
+    std::fs::write(raft.join("raft.db"), "not ours").unwrap();
+    let output = herdsman(&["agent", "-config", &config.to_string_lossy()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("nothing was changed"), "{}", stderr(&output));
+    let left: Vec<_> = std::fs::read_dir(folder.path().join("data")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["server"]);
+}
+
+#[test]
+fn promises_that_are_not_kept_yet_keep_the_agent_from_starting() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.hcl");
+    std::fs::write(
+        &path,
+        "server {\n  enabled = true\n  encrypt = \"abc\"\n}\nacl {\n  enabled = true\n}\nbananas = 1\n",
+    )
+    .unwrap();
+    let output = herdsman(&["agent", "-config", &path.to_string_lossy()]);
+    assert_eq!(output.status.code(), Some(1));
+    for key in ["server.encrypt", "acl.enabled", "bananas"] {
+        assert!(stderr(&output).contains(key), "{}", stderr(&output));
+    }
+}
+
+/// Document 000: the agent's end waits for no task, a poststop that sleeps for ever included.
+#[test]
+fn the_agents_end_waits_for_no_task() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, http) = write_config(folder.path());
+    let agent = Agent::start(&config, http);
+    agent.wait_ready();
+    let job = write_job(
+        folder.path(),
+        "stall",
+        r#"
+job "stall" {
+  type = "batch"
+  group "g" {
+    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+    reschedule {
+      attempts  = 0
+      unlimited = false
+    }
+    task "main" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/true"
+      }
+    }
+    task "stalled" {
+      driver = "raw_exec"
+      lifecycle {
+        hook = "poststop"
+      }
+      config {
+        command = "/bin/sleep"
+        args    = ["3600"]
+      }
+    }
+  }
+}
+"#,
+    );
+    assert!(agent.command(&["job", "run", "-detach", &job]).status.success());
+    let alloc = eventually("a running poststop", || {
+        let all = agent.try_get("/v1/job/stall/allocations")?;
+        let first = all.as_array()?.first()?.clone();
+        (first["TaskStates"]["stalled"]["State"] == "running").then_some(first)
+    });
+    assert_eq!(alloc["ClientStatus"], "running", "an allocation is terminal only when its poststop tasks are dead");
+    let start = Instant::now();
+    agent.end(Signal::TERM);
+    assert!(start.elapsed() < PATIENCE);
+    // It is found running again, and can be signalled.
+    let agent = Agent::start(&config, http);
+    agent.wait_ready();
+    let id = alloc["ID"].as_str().unwrap();
+    let again = agent.get(&format!("/v1/allocation/{id}"));
+    assert_eq!(again["TaskStates"]["stalled"]["State"], "running");
+    eventually("a delivered signal", || {
+        agent.command(&["alloc", "signal", "-s", "SIGKILL", id, "stalled"]).status.success().then_some(())
+    });
+    agent.allocs_in("stall", "failed");
+}

@@ -1,0 +1,139 @@
+//! `run -dev`: exit statuses, and what is shown.
+
+use crate::support::{PATIENCE, binary, herdsman, stderr, stdout, write_job};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// The examples of the repository.
+fn example(name: &str) -> String {
+    format!("{}/../../examples/{name}.nomad.hcl", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn every_kind_of_lifecycle_task_runs_in_its_place() {
+    let output = herdsman(&["run", "-dev", &example("lifecycle")]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}\n{}", stderr(&output));
+    let place = |line: &str| text.find(line).unwrap_or_else(|| panic!("{line:?} is not in\n{text}"));
+    let started = |task: &str| place(&format!("{task:<9} * Started"));
+    let ended = |task: &str| place(&format!("{task:<9} * Terminated"));
+    assert!(ended("prepare") < started("main"));
+    assert!(started("ship-logs") < started("main"));
+    assert!(started("main") < started("announce"));
+    assert!(ended("main") < started("clean-up"));
+    assert!(ended("ship-logs") < started("clean-up"));
+    place("| the answer is 42");
+    place("| cleaned up");
+}
+
+#[test]
+fn a_failed_batch_job_still_cleans_up_and_exits_with_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = write_job(
+        folder.path(),
+        "failing",
+        r#"
+job "failing" {
+  type = "batch"
+  group "g" {
+    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+    reschedule {
+      attempts  = 0
+      unlimited = false
+    }
+    task "main" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/false"
+      }
+    }
+    task "clean-up" {
+      driver = "raw_exec"
+      lifecycle {
+        hook = "poststop"
+      }
+      config {
+        command = "/bin/echo"
+        args    = ["cleaned up"]
+      }
+    }
+  }
+}
+"#,
+    );
+    let output = herdsman(&["run", "-dev", &job]);
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stdout(&output).contains("| cleaned up"), "{}", stdout(&output));
+}
+
+#[test]
+fn a_bad_file_exits_with_2_and_shows_the_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = write_job(folder.path(), "bad", "job \"x\" {\n  grup \"g\" {\n  }\n}\n");
+    let output = herdsman(&["run", "-dev", &job]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = stderr(&output);
+    assert!(text.contains("bad.nomad.hcl:2") && text.contains("Did you mean \"group\"?"), "{text}");
+    let missing = herdsman(&["run", "-dev", "no-such-file.hcl"]);
+    assert_eq!(missing.status.code(), Some(2));
+}
+
+#[test]
+fn a_service_ends_with_0_after_an_interrupt_once_it_was_healthy() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = write_job(
+        folder.path(),
+        "service",
+        r#"
+job "service" {
+  group "g" {
+    update {
+      min_healthy_time = "100ms"
+    }
+    task "main" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sleep"
+        args    = ["3600"]
+      }
+    }
+    task "clean-up" {
+      driver = "raw_exec"
+      lifecycle {
+        hook = "poststop"
+      }
+      config {
+        command = "/bin/echo"
+        args    = ["cleaned up"]
+      }
+    }
+  }
+}
+"#,
+    );
+    let mut child =
+        Command::new(binary()).args(["run", "-dev", &job]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut all = Vec::new();
+    let start = Instant::now();
+    for line in lines.by_ref() {
+        let line = line.unwrap();
+        let runs = line.contains("this node: running");
+        all.push(line);
+        assert!(start.elapsed() < PATIENCE, "{all:?}");
+        if runs {
+            break;
+        }
+    }
+    // A moment more than the time after which it counts as healthy.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    all.extend(lines.map(Result::unwrap));
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{all:#?}");
+    assert!(all.iter().any(|l| l.ends_with("| cleaned up")), "{all:#?}");
+}
