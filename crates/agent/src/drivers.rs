@@ -74,7 +74,7 @@ pub async fn all(
     if client.options.contains_key("driver.mock_driver.enable") {
         drivers.add(Arc::new(MockDriver::new()));
     }
-    for name in settings.plugins.keys().filter(|n| !KNOWN.contains(&n.as_str())) {
+    if let Some(name) = settings.plugins.keys().find(|n| !KNOWN.contains(&n.as_str())) {
         return Err(format!("plugin {name:?}: there is no such driver here; known are {}", KNOWN.join(", ")));
     }
     Ok((drivers, host))
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn core_sets_are_read() {
         assert_eq!(cores("0-2,5"), [0, 1, 2, 5]);
-        assert_eq!(cores(""), []);
-        assert_eq!(cores("x"), []);
+        assert!(cores("").is_empty());
+        assert!(cores("x").is_empty());
     }
 }

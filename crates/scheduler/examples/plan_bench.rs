@@ -1,4 +1,4 @@
-//! How long plans take: `cargo run --release -p herdsman-scheduler --example bench`.
+//! How long plans take: `cargo run --release -p herdsman-scheduler --example plan_bench`.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::disallowed_methods)]
 
 use herdsman_model::*;

@@ -1,7 +1,7 @@
 //! Proposals per second, time per proposal and data syncs per command of the replicated log with
 //! one voter, on the disk of the given directory (a temporary one by default).
 //!
-//! `cargo run --release -p herdsman-consensus --example bench [DIRECTORY]`
+//! `cargo run --release -p herdsman-consensus --example log_bench [DIRECTORY]`
 #![allow(clippy::print_stdout)]
 
 use std::io::{self, Read};
