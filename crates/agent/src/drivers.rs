@@ -71,7 +71,7 @@ pub async fn all(
         };
         drivers.add(Arc::new(DockerDriver::new(options)?));
     }
-    if client.options.contains_key("driver.mock_driver.enable") {
+    if settings.dev || client.options.contains_key("driver.mock_driver.enable") {
         drivers.add(Arc::new(MockDriver::new()));
     }
     if let Some(name) = settings.plugins.keys().find(|n| !KNOWN.contains(&n.as_str())) {

@@ -8,7 +8,7 @@ use futures::future::abortable;
 use herdsman_drivers::{FsIsolation, Handle};
 use herdsman_lifecycle::health::{Criterion, HealthRules, Tracker};
 use herdsman_lifecycle::{Command, Event, Key, View};
-use herdsman_model::{DeploymentStatus, Name, Task, TaskFact};
+use herdsman_model::{DeploymentStatus, Name, NetworkStatus, Task, TaskFact};
 use herdsman_proto::AllocUpdate;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -253,7 +253,8 @@ impl Runner {
                 task_states: tasks,
                 state_changes: Vec::new(),
                 deployment_status: (deployment != DeploymentStatus::default()).then_some(deployment),
-                network_status: None,
+                // Host networking: there is no interface of the allocation's own to tell of.
+                network_status: Some(NetworkStatus::default()),
             },
             urgent,
         );
