@@ -1,5 +1,6 @@
 //! The recorded state of an allocation's lifecycle.
 
+use crate::gates::Gates;
 use crate::spec::GroupSpec;
 use herdsman_model::{ClientStatus, Name, Nanos, Outcome, TaskPhase, TaskRole, TaskState};
 use serde::{Deserialize, Serialize};
@@ -226,13 +227,15 @@ impl State {
     }
 
     /// Whether the start that `key` names may still be carried out. The shell asks right before it does so: an
-    /// allocation may have become known to be stopping since the command was given.
+    /// allocation may have become known to be stopping since the command was given, and the gate may have closed (an
+    /// agent restart found an earlier task gone).
     pub fn may_start(&self, task: &str, key: Key) -> bool {
         self.tasks.get(task).is_some_and(|record| {
             record.stage == Stage::Starting
                 && record.key == key
                 && record.ending.is_none()
                 && (self.role(task) == TaskRole::Poststop || !self.stopping())
+                && Gates::of(self).open(self.role(task))
         })
     }
 
