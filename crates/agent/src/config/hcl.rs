@@ -139,6 +139,15 @@ mod tests {
     }
 
     #[test]
+    fn several_items_may_stand_on_one_line() {
+        let text = "server { enabled = true\n bootstrap_expect = 1 }\nports { http = 1, rpc = 2 }\n";
+        assert_eq!(
+            read("a.hcl", text).unwrap(),
+            json!({"server": {"enabled": true, "bootstrap_expect": 1}, "ports": {"http": 1, "rpc": 2}})
+        );
+    }
+
+    #[test]
     fn faults_show_their_place() {
         assert!(read("a.hcl", "region = foo()").unwrap_err().contains("a.hcl"));
         assert!(read("a.hcl", "client {").unwrap_err().contains("a.hcl"));

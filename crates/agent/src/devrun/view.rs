@@ -111,6 +111,8 @@ impl<'a> View<'a> {
         }
         let changed = entry.status != status;
         entry.status = status.to_string();
+        // Several tasks may have moved since the last look: what happened first is shown first.
+        lines.sort_by_key(|(_, event)| event["Time"].as_i64().unwrap_or(0));
         for (task, event) in lines {
             self.event(&task, &event);
         }

@@ -365,9 +365,17 @@ impl<'a> Parser<'a> {
         Ok(Attribute { name, expr, span })
     }
 
+    /// Old configuration files put several items on one line, with commas or without.
+    fn may_share_line(&mut self) -> bool {
+        if self.options.lenient {
+            self.eat(",");
+        }
+        self.options.lenient
+    }
+
     fn end_of_argument(&mut self) -> Step<()> {
         self.blanks()?;
-        if self.at_line_end() {
+        if self.at_line_end() || self.may_share_line() {
             return Ok(());
         }
         let span = self.token_span();
@@ -386,7 +394,7 @@ impl<'a> Parser<'a> {
         let block = self.block(kind)?;
         self.blanks()?;
         blocks.push(block);
-        if self.at_line_end() {
+        if self.at_line_end() || self.may_share_line() {
             return Ok(());
         }
         let span = self.token_span();
@@ -436,7 +444,7 @@ impl<'a> Parser<'a> {
         self.blanks()?;
         let mut items = Items::default();
         let mut missing = open;
-        if !self.at_line_end() && !self.looking_at("}") {
+        if !self.options.lenient && !self.at_line_end() && !self.looking_at("}") {
             missing = Span::new(self.pos, self.pos);
             items.attributes.push(self.single_argument()?);
         } else {
