@@ -28,7 +28,7 @@ job "web" {
       driver = "raw_exec"
       config {
         command = "python3"
-        args    = ["-m", "http.server", "${NOMAD_PORT_http}", "--bind", "127.0.0.1"]
+        args    = ["-m", "http.server", "${NOMAD_PORT_http}", "--bind", "${NOMAD_IP_http}"]
       }
       resources {
         cpu    = 50

@@ -13,7 +13,7 @@ pub const DEFAULT_TAIL: usize = 10;
 const BYTES_PER_LINE: usize = 1024;
 /// The most bytes read to find the last lines.
 const MAX_TAIL_BYTES: usize = 8 * 1024 * 1024;
-/// A stream that says nothing for so long has shown what was there.
+/// So long after its first piece a stream has shown what was there; what comes later is new, however busy the task is.
 const QUIET: Duration = Duration::from_millis(250);
 
 /// Where to begin.
@@ -58,6 +58,8 @@ pub struct Printing {
     output: Output,
     /// Lines still to be found near the end, and what was read for that.
     tail: Option<(usize, Vec<u8>)>,
+    /// When the search for them ends: set by the first piece.
+    tail_until: Option<tokio::time::Instant>,
     /// Bytes of a frame that has not arrived whole; none where the bytes come without frames.
     frame: Option<Vec<u8>>,
 }
@@ -94,7 +96,7 @@ impl Printing {
             _ => None,
         };
         let frame = (form == Form::Frames).then(Vec::new);
-        Ok(Printing { stream, output, tail, frame })
+        Ok(Printing { stream, output, tail, tail_until: None, frame })
     }
 
     /// Waits for the next piece; false at the end. Nothing is lost when the wait is given up.
@@ -103,9 +105,8 @@ impl Printing {
     /// The connection broke.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         loop {
-            let quiet_after_some = self.tail.as_ref().is_some_and(|(_, held)| !held.is_empty());
-            let piece = if quiet_after_some {
-                match tokio::time::timeout(QUIET, self.stream.next()).await {
+            let piece = if let Some(until) = self.tail_until {
+                match tokio::time::timeout_at(until, self.stream.next()).await {
                     Ok(piece) => piece.attempt("Error reading")?,
                     Err(_) => return Ok(self.found_tail()),
                 }
@@ -117,7 +118,12 @@ impl Printing {
                 Some(piece) => {
                     let bytes = self.unframed(&piece)?;
                     match &mut self.tail {
-                        Some((_, held)) => held.extend_from_slice(&bytes),
+                        Some((_, held)) => {
+                            held.extend_from_slice(&bytes);
+                            if !held.is_empty() && self.tail_until.is_none() {
+                                self.tail_until = Some(tokio::time::Instant::now() + QUIET);
+                            }
+                        }
                         None if bytes.is_empty() => {}
                         None => return Ok(Some(bytes)),
                     }
@@ -152,6 +158,7 @@ impl Printing {
     }
 
     fn found_tail(&mut self) -> Option<Vec<u8>> {
+        self.tail_until = None;
         let (count, held) = self.tail.take()?;
         let kept = last_lines(&held, count).to_vec();
         (!kept.is_empty()).then_some(kept)

@@ -137,3 +137,58 @@ job "service" {
     assert_eq!(child.wait().unwrap().code(), Some(0), "{all:#?}");
     assert!(all.iter().any(|l| l.ends_with("| cleaned up")), "{all:#?}");
 }
+
+/// Interrupts a run twice, once poststop runs; gives its exit status and everything it printed.
+fn interrupt_twice(job: &str) -> (Option<i32>, Vec<String>) {
+    let mut child =
+        Command::new(binary()).args(["run", "-dev", job]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    let interrupt = || rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let mut all = Vec::new();
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if line.contains("this node: running") && all.iter().all(|l: &String| !l.contains("==>")) {
+            interrupt();
+        }
+        if line.ends_with("| cleaning up") {
+            interrupt();
+        }
+        all.push(line);
+    }
+    (child.wait().unwrap().code(), all)
+}
+
+#[test]
+fn a_second_interrupt_ends_poststop_which_does_not_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = write_job(
+        folder.path(),
+        "stalling",
+        r#"
+job "stalling" {
+  group "g" {
+    task "main" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sleep"
+        args    = ["3600"]
+      }
+    }
+    task "clean-up" {
+      driver = "raw_exec"
+      lifecycle {
+        hook = "poststop"
+      }
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "echo cleaning up; sleep 3600"]
+      }
+    }
+  }
+}
+"#,
+    );
+    let (_, all) = interrupt_twice(&job);
+    assert_eq!(all.iter().filter(|l| l.ends_with("| cleaning up")).count(), 1, "{all:#?}");
+    assert!(all.iter().any(|l| l.contains("failed: clean-up")), "{all:#?}");
+}

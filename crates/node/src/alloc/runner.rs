@@ -13,7 +13,7 @@ use herdsman_drivers::{Driver, DriverNetwork, Handle};
 use herdsman_lifecycle::{
     Event, Exit, GroupSpec, Key, Recovery, RestartScope, Stage, State, health, restart, restore, step,
 };
-use herdsman_model::{Allocation, ClientStatus, DeploymentStatus, Job, Name, Nanos, TaskFact, TaskGroup};
+use herdsman_model::{Allocation, ClientStatus, DeploymentStatus, Job, Name, Nanos, TaskFact, TaskGroup, TaskRole};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -500,7 +500,12 @@ impl Runner {
     async fn signal(&mut self, task: &str, signal: &str) -> Result<(), Refusal> {
         for (name, (driver, handle)) in self.running_tasks_or(task, "Task not found")? {
             let fact = TaskFact::Signaling { signal: signal.to_string(), reason: "user requested signal".into() };
-            self.feed(Event::Note { task: name, fact });
+            self.feed(Event::Note { task: Name::clone(&name), fact });
+            // A poststop task is ended only by somebody who aims at it; it is not started again then.
+            if self.state.role(&name) == TaskRole::Poststop && is_kill(signal) {
+                let reason = "user requested the end of this task".to_string();
+                self.feed(Event::StopTask { task: name, reason, fails_task: true });
+            }
             driver.signal(&handle, signal).await.map_err(|error| Refusal::failed(error.to_string()))?;
         }
         Ok(())
@@ -571,3 +576,8 @@ fn key_of(alloc: &Allocation) -> String {
 
 /// Answer to a collection of something that still runs.
 pub const NOT_ELIGIBLE: &str = "No such allocation on client, or allocation not eligible for GC";
+
+/// Whether a signal ends a task for good.
+fn is_kill(signal: &str) -> bool {
+    matches!(signal, "SIGKILL" | "KILL" | "9")
+}
