@@ -151,16 +151,17 @@ impl Agent {
     pub async fn shutdown(mut self, graceful: bool) {
         if self.settings.dev {
             let left = leave::stop_everything(self.server.as_ref(), self.node.as_ref(), DEV_STOP_LIMIT).await;
-            if left == 0
-                && let Some(shims) = &self.shims
-            {
-                shims.end_zygote();
-            }
             if left > 0 {
                 tracing::warn!(target: "agent", allocations = left, "tasks did not end in time and go on without the agent");
             }
         } else if graceful && let (Some(node), Some(drain)) = (&self.node, self.drain_settings()) {
             leave::drain(self.http_addr(), node, &drain).await;
+        }
+        // Without tasks the zygote has nothing to wait for; the next agent starts one of its own.
+        if let (Some(shims), Some(node)) = (&self.shims, &self.node)
+            && node.active_allocs() == 0
+        {
+            shims.end_zygote();
         }
         self.tasks.abort_all();
         let (server, node) = (self.server.take(), self.node.take());
