@@ -103,7 +103,11 @@ job "python-web" {
       delay    = "1s"
       mode     = "fail"
     }
-    update { min_healthy_time = "100ms" healthy_deadline = "20s" progress_deadline = "30s" }
+    update {
+      min_healthy_time  = "100ms"
+      healthy_deadline  = "20s"
+      progress_deadline = "30s"
+    }
     task "server" {
       driver = "raw_exec"
       config {
@@ -189,7 +193,7 @@ def the_deployment_succeeds(client):
 @step
 def files_logs_and_statistics_are_read(client):
     alloc = running(client)[0]["ID"]
-    check(alloc in client.allocations, "the allocation is in the list")
+    check(alloc in {a["ID"] for a in client.allocations.get_allocations()}, "the allocation is in the list")
     names = {f["Name"] for f in client.client.ls.list_files(alloc)}
     check({"alloc", "server"} <= names, f"the allocation's folders are listed, seen {names}")
     eventually("a log", lambda: "ready" in client.client.cat.read_file(alloc, "alloc/logs/server.stdout.0"))
@@ -232,7 +236,7 @@ def a_parameterized_job_is_dispatched(client):
     alloc = eventually("a complete child", lambda: [a for a in client.job.get_allocations(child) if a["ClientStatus"] == "complete"])[0]
     check(client.client.cat.read_file(alloc["ID"], "alloc/logs/greet.stdout.0") == "hello world\n", "the child saw its meta")
     try:
-        client.job.dispatch_job("python-batch", meta={"other": "x"})
+        client.job.dispatch_job("python-batch", meta={})
     except nomad.api.exceptions.BaseNomadException as error:
         check("who" in str(error.nomad_resp.text), "the refusal names the missing key")
     else:

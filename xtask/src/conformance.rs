@@ -76,7 +76,23 @@ pub fn api(accept: bool) -> Result<()> {
     say("running the tests of the Go client module");
     let output = go(&["test", "-count=1", "-json", "-timeout", TIME_LIMIT, MODULE])?;
     std::fs::write(target().join("conformance/api.json"), &output.stdout).context("the record of the run")?;
-    judge(&outcomes(&output.stdout), accept)
+    let mut seen = outcomes(&output.stdout);
+    // Some tests of the module go by the clock of a machine that does nothing else: what is lost is tried alone.
+    let lost = lost(&seen);
+    if !lost.is_empty() {
+        say(&format!("trying again, alone: {}", lost.join(", ")));
+        let only = format!("^({})$", lost.join("|"));
+        let again = go(&["test", "-count=1", "-json", "-parallel=1", "-timeout", TIME_LIMIT, "-run", &only, MODULE])?;
+        seen.extend(outcomes(&again.stdout));
+    }
+    judge(&seen, accept)
+}
+
+/// Listed tests that did not pass.
+fn lost(outcomes: &BTreeMap<String, String>) -> Vec<String> {
+    let listed = std::fs::read_to_string(list_file()).unwrap_or_default();
+    let passed = |test: &str| outcomes.get(test).is_some_and(|o| o == "pass");
+    listed.lines().filter(|l| !l.is_empty() && !passed(l)).map(str::to_string).collect()
 }
 
 /// The outcome of each top-level test: pass, fail or skip.
@@ -100,7 +116,7 @@ fn judge(outcomes: &BTreeMap<String, String>, accept: bool) -> Result<()> {
     let passed: Vec<&str> = outcomes.iter().filter(|(_, o)| *o == "pass").map(|(t, _)| t.as_str()).collect();
     let listed = std::fs::read_to_string(list_file()).unwrap_or_default();
     let listed: Vec<&str> = listed.lines().filter(|l| !l.is_empty()).collect();
-    let lost: Vec<&&str> = listed.iter().filter(|t| !passed.contains(*t)).collect();
+    let lost = lost(outcomes);
     println!("{} of {} top-level tests pass; {} are listed", passed.len(), outcomes.len(), listed.len());
     for (test, outcome) in outcomes.iter().filter(|(_, o)| *o != "pass") {
         println!("  {outcome}: {test}");
