@@ -587,7 +587,10 @@ impl Reconciler<'_> {
             let stop_previous = AllocStop { client_status: None, ..stop(alloc.id, texts::WAS_RESCHEDULED) };
             asked.push(self.replacement(group, alloc, Cause::Reschedule, Some(stop_previous), canary));
         }
-        for alloc in &sets.replace_now {
+        // What is out of sight is made up for as far as what is in sight falls short of the count.
+        let in_sight = sets.untainted.iter().filter(on_top).filter(|a| !sets.unknown.contains(&a.id)).count();
+        let short = wanted.saturating_sub(in_sight + sets.migrate.len());
+        for alloc in sets.replace_now.iter().take(short) {
             asked.push(self.replacement(group, alloc, Cause::Disconnect, None, false));
         }
         for alloc in &sets.lost {
