@@ -4,7 +4,7 @@ use crate::command::{Attempt, Call, Command, Failure, JSON, TEMPLATE, UI, VERBOS
 use crate::flags::Flag;
 use crate::format::id;
 use crate::terminal::{cell, columns};
-use crate::view::{View, members};
+use crate::view::{View, entries_of, members};
 use herdsman_client::{Client, Query, encode_segment};
 use serde_json::Value;
 
@@ -129,8 +129,7 @@ async fn agent_info(call: &mut Call<'_>) -> Result<u8, Failure> {
     }
     for (section, figures) in agent.entries("stats") {
         call.terminal.line(section);
-        let whole = serde_json::json!({ "all": figures });
-        for (name, value) in whole.entries("all") {
+        for (name, value) in entries_of(figures) {
             call.terminal.line(format!("  {name} = {}", value.plain()));
         }
     }

@@ -1,7 +1,7 @@
 //! The shape of a command. The table of all commands is data: parsing, help, completion and documents derive from it.
 
 use crate::flags::{Flag, Parsed};
-use crate::terminal::Terminal;
+use crate::terminal::{Colour, Terminal};
 use futures::future::BoxFuture;
 use herdsman_client::{Client, ClientError};
 use std::sync::Arc;
@@ -40,9 +40,8 @@ pub struct Call<'a> {
 #[derive(Clone)]
 pub struct Environment {
     variables: std::collections::BTreeMap<String, String>,
-    clock: fn(i64) -> i64,
-    /// What the clock is given.
-    fixed: i64,
+    /// Where the clock stands; none: it is the system's.
+    fixed: Option<i64>,
     input: Option<Arc<[u8]>>,
 }
 
@@ -52,7 +51,7 @@ impl Default for Environment {
     }
 }
 
-fn system_clock(_: i64) -> i64 {
+fn system_clock() -> i64 {
     match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
         Err(_) => 0,
@@ -67,14 +66,13 @@ impl Environment {
 
     /// These variables and no others.
     pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Environment {
-        Environment { variables: variables.into_iter().collect(), clock: system_clock, fixed: 0, input: None }
+        Environment { variables: variables.into_iter().collect(), fixed: None, input: None }
     }
 
     /// The same with a clock that stands at this many nanoseconds since 1970.
     #[must_use]
     pub fn at_time(mut self, nanoseconds: i64) -> Environment {
-        self.clock = |fixed| fixed;
-        self.fixed = nanoseconds;
+        self.fixed = Some(nanoseconds);
         self
     }
 
@@ -87,7 +85,7 @@ impl Environment {
 
     /// Nanoseconds since 1970.
     pub fn now(&self) -> i64 {
-        (self.clock)(self.fixed)
+        self.fixed.unwrap_or_else(system_clock)
     }
 
     /// Standard input as given, when it was given.
@@ -252,12 +250,7 @@ impl Call<'_> {
 
     /// The number of a flag, none when it is not given.
     pub fn number(&self, flag: &str) -> Option<i64> {
-        self.flags.text(flag).and_then(|t| t.parse().ok())
-    }
-
-    /// The nanoseconds of a flag with a duration, none when it is not given.
-    pub fn duration(&self, flag: &str) -> Option<i64> {
-        self.flags.text(flag).and_then(|t| herdsman_expr::duration::parse(t).ok())
+        self.flags.number(flag)
     }
 
     /// A query with the paging flags of this call.
@@ -343,13 +336,28 @@ impl Call<'_> {
                 Ok(true)
             }
             (false, Some(template)) => {
-                let text = crate::template::render(&template, value)
-                    .map_err(|e| Failure::new(format!("Error formatting the data: {e}")))?;
-                self.terminal.line(text);
+                self.templated(&template, value)?;
                 Ok(true)
             }
             (false, None) => Ok(false),
         }
+    }
+
+    /// Prints an answer through a Go template.
+    ///
+    /// # Errors
+    /// The template fails.
+    pub fn templated(&mut self, template: &str, value: &serde_json::Value) -> Result<(), Failure> {
+        let text = crate::template::render(template, value)
+            .map_err(|e| Failure::new(format!("Error formatting the data: {e}")))?;
+        self.terminal.line(text);
+        Ok(())
+    }
+
+    /// Prints a part of an answer below its title.
+    pub fn section(&mut self, title: &str, text: &str) {
+        let title = self.terminal.paint(Colour::Bold, title);
+        self.terminal.line(format!("\n{title}\n{text}"));
     }
 
     /// Whether `-json` or `-t` is given.

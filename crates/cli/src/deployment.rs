@@ -275,14 +275,6 @@ async fn promote(call: &mut Call<'_>) -> Result<u8, Failure> {
 
 /// Prints the id of the evaluation a change made, or watches it.
 async fn after(call: &mut Call<'_>, answer: &Value) -> Result<u8, Failure> {
-    let evaluation = answer.text("EvalID").to_string();
-    if evaluation.is_empty() {
-        return Ok(0);
-    }
-    if call.flags.on("detach") {
-        call.terminal.line(format!("Evaluation ID: {evaluation}"));
-        return Ok(0);
-    }
     let client = call.client()?;
-    call.monitor(&client, &evaluation).await
+    crate::job::control::finish(call, &client, answer.text("EvalID"), "").await
 }

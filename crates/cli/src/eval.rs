@@ -154,15 +154,8 @@ pub async fn show(call: &mut Call<'_>, word: &str) -> Result<u8, Failure> {
         call.terminal.line(format!("\nPlan Annotations\n{text}"));
     }
     placed(call, &client, &eval).await?;
-    let failures = eval.entries("FailedTGAllocs");
-    if !failures.is_empty() {
-        call.terminal.line("\nFailed Placements");
-        for (group, metric) in failures {
-            call.terminal.line(placement::heading(group, metric));
-            for line in placement::reasons(metric, "  ") {
-                call.terminal.line(line);
-            }
-        }
+    if !eval.entries("FailedTGAllocs").is_empty() {
+        call.terminal.line(format!("\nFailed Placements\n{}", placement::failures(&eval)));
         if !eval.text("BlockedEval").is_empty() {
             let blocked = id(eval.text("BlockedEval"), call.verbose()).to_string();
             call.terminal.line(format!("\nEvaluation {blocked:?} waiting for additional capacity to place remainder"));

@@ -26,6 +26,11 @@ impl FoundJob {
     }
 }
 
+/// A query in the namespace of what an answer tells of.
+pub fn in_space_of(noun: &Value) -> Query {
+    Query { namespace: Some(noun.text("Namespace").to_string()), ..Query::none() }
+}
+
 /// Matches shown when a prefix names several things.
 const MAX_SHOWN: u32 = 20;
 
@@ -65,8 +70,7 @@ impl Call<'_> {
             [] => Err(Failure::new(format!("No allocation(s) with prefix or id {prefix:?} found"))),
             [one] => {
                 let path = format!("/v1/allocation/{}", encode_segment(one.text("ID")));
-                let query = Query { namespace: Some(one.text("Namespace").to_string()), ..Query::none() };
-                let (value, _) = client.get(&path, &query).await.attempt("Error querying allocation")?;
+                let (value, _) = client.get(&path, &in_space_of(one)).await.attempt("Error querying allocation")?;
                 Ok(value)
             }
             several => {
@@ -120,8 +124,7 @@ impl Call<'_> {
             [] => Err(Failure::new(format!("No evaluation(s) with prefix or id {prefix:?} found"))),
             [one] => {
                 let path = format!("/v1/evaluation/{}", encode_segment(one.text("ID")));
-                let query = Query { namespace: Some(one.text("Namespace").to_string()), ..Query::none() };
-                let query = query.with("related", "true");
+                let query = in_space_of(one).with("related", "true");
                 let (value, _) = client.get(&path, &query).await.attempt("Error querying evaluation")?;
                 Ok(value)
             }

@@ -203,11 +203,6 @@ impl Parsed {
     pub fn number(&self, name: &str) -> Option<i64> {
         self.text(name).and_then(|t| t.parse().ok())
     }
-
-    /// The duration of a flag in nanoseconds (checked when it was read).
-    pub fn duration(&self, name: &str) -> Option<i64> {
-        self.text(name).and_then(|t| herdsman_expr::duration::parse(t).ok())
-    }
 }
 
 #[cfg(test)]

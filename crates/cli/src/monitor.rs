@@ -2,6 +2,7 @@
 
 use crate::command::{Attempt, Call, Failure};
 use crate::deployment::describe;
+use crate::find::{FoundJob, in_space_of};
 use crate::format::{Times, id};
 use crate::placement;
 use crate::terminal::{Colour, Region, Terminal};
@@ -45,6 +46,36 @@ struct Ended {
     /// The evaluation that follows; empty: none.
     next: String,
     exit: u8,
+}
+
+/// Reads something of a job again and again as it changes, until a condition holds; `what` stands before an error.
+///
+/// # Errors
+/// The agent cannot be asked.
+pub async fn follow(
+    client: &Client,
+    job: &FoundJob,
+    path: &str,
+    what: &str,
+    until: &(dyn Fn(&Value) -> bool + Sync),
+) -> Result<Value, Failure> {
+    let mut index = 0;
+    loop {
+        let query = job.query().after(index, WAIT);
+        let (now, meta): (Value, _) = client.get(path, &query).await.attempt(what)?;
+        if until(&now) {
+            return Ok(now);
+        }
+        pause_without_index(meta.index).await;
+        index = meta.index.max(index);
+    }
+}
+
+/// A server without indexes cannot block a read.
+pub async fn pause_without_index(index: u64) {
+    if index == 0 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
 
 impl Call<'_> {
@@ -105,10 +136,7 @@ impl Monitor<'_> {
                 self.head(&format!("Evaluation {short:?} waits for capacity"));
                 return Ok(Ended { deployment: String::new(), next: String::new(), exit: EXIT_NOT_PLACED });
             }
-            if index == 0 {
-                // A server without indexes cannot block the read.
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
+            pause_without_index(index).await;
         }
     }
 
@@ -242,12 +270,7 @@ impl Monitor<'_> {
             ) {
                 return Ok(now);
             }
-            if meta.index <= index {
-                // Nothing new: the read came back at its time limit, or a server without indexes answered.
-                if meta.index == 0 {
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                }
-            }
+            pause_without_index(meta.index).await;
             index = meta.index.max(index);
         }
     }
@@ -255,8 +278,7 @@ impl Monitor<'_> {
     /// After a failed deployment that reverts: the newer deployment of the same job, if there is one.
     async fn watch_revert(&mut self, failed: &Value) -> Result<(), Failure> {
         let path = format!("/v1/job/{}/deployment", encode_segment(failed.text("JobID")));
-        let query = Query { namespace: Some(failed.text("Namespace").to_string()), ..Query::none() };
-        let mut query = query;
+        let mut query = in_space_of(failed);
         // The revert is its own evaluation: its deployment may need a moment.
         for _ in 0..2 {
             let (latest, meta): (Value, _) =

@@ -3,7 +3,7 @@
 use crate::format::short_number;
 use crate::view::View;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// The reasons of a failed placement, one line each; `indent` stands before each.
 /// Source: `goldens/cli/128-eval-status-placement-failure.txt`.
@@ -61,16 +61,16 @@ pub fn failures(evaluation: &Value) -> String {
 /// The table of scores of an allocation's placement, as lines of cells.
 pub fn scores(metric: &Value, full: bool) -> Vec<String> {
     let rows = metric.list("ScoreMetaData");
-    let mut names: BTreeMap<&str, ()> = BTreeMap::new();
+    let mut names: BTreeSet<&str> = BTreeSet::new();
     for row in rows {
         for (name, _) in row.entries("Scores") {
-            names.insert(name, ());
+            names.insert(name);
         }
     }
     if rows.is_empty() {
         return Vec::new();
     }
-    let names: Vec<&str> = names.into_keys().collect();
+    let names: Vec<&str> = names.into_iter().collect();
     let mut lines = vec![format!("Node|{}|final score", names.join("|")).replace("||", "|")];
     for row in rows {
         let scores: Vec<String> = names.iter().map(|n| short_number(row.at("Scores").float(n))).collect();

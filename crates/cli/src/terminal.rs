@@ -155,12 +155,12 @@ fn clip(line: &str, width: usize) -> String {
 /// Lines of cells separated by `|`, set in columns: cells padded to the widest, two spaces between. Empty cells read
 /// `<none>`, as the peer's do.
 pub fn columns(lines: &[String]) -> String {
-    render(lines, "  ", "<none>")
+    render(lines, "  ")
 }
 
 /// `Key|Value` lines set as `Key  = Value`.
 pub fn pairs(lines: &[String]) -> String {
-    render(lines, " = ", "<none>")
+    render(lines, " = ")
 }
 
 /// Stands for `|` within a cell.
@@ -182,11 +182,9 @@ pub fn cell(text: &str) -> String {
         .collect()
 }
 
-fn render(lines: &[String], gap: &str, empty: &str) -> String {
-    let rows: Vec<Vec<&str>> = lines
-        .iter()
-        .map(|line| line.split('|').map(|c| if c.trim().is_empty() { empty } else { c.trim() }).collect())
-        .collect();
+fn render(lines: &[String], gap: &str) -> String {
+    let rows: Vec<Vec<&str>> =
+        lines.iter().map(|line| line.split('|').map(|c| crate::view::or_none(c.trim())).collect()).collect();
     let mut widths: Vec<usize> = Vec::new();
     for row in &rows {
         for (position, cell) in row.iter().enumerate() {

@@ -53,9 +53,7 @@ impl View for Value {
     }
 
     fn entries(&self, key: &str) -> Vec<(&String, &Value)> {
-        let mut all: Vec<_> = self.at(key).as_object().map(|o| o.iter().collect()).unwrap_or_default();
-        all.sort_by_key(|(name, _)| *name);
-        all
+        entries_of(self.at(key))
     }
 
     fn plain(&self) -> String {
@@ -76,6 +74,13 @@ fn whole(number: Option<f64>) -> i64 {
 /// The members of an answer that is a list.
 pub fn members(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The members of an answer that is an object, in order of their names.
+pub fn entries_of(value: &Value) -> Vec<(&String, &Value)> {
+    let mut all: Vec<_> = value.as_object().map(|o| o.iter().collect()).unwrap_or_default();
+    all.sort_by_key(|(name, _)| *name);
+    all
 }
 
 /// `<none>` for an empty text.

@@ -16,7 +16,6 @@ pub struct Query {
     /// 0: all.
     pub per_page: u32,
     pub next_token: String,
-    pub reverse: bool,
     pub stale: bool,
     /// Overrides the client's namespace when set.
     pub namespace: Option<String>,
@@ -70,9 +69,6 @@ impl Query {
         }
         if self.per_page > 0 {
             pairs.push(("per_page", self.per_page.to_string()));
-        }
-        if self.reverse {
-            pairs.push(("reverse", "true".to_string()));
         }
         if self.stale {
             pairs.push(("stale", String::new()));

@@ -12,9 +12,6 @@ pub struct Meta {
     pub index: u64,
     /// Where the next page begins; empty: there is none.
     pub next_token: String,
-    pub known_leader: bool,
-    /// Milliseconds since the answering server heard of the leader.
-    pub last_contact_ms: u64,
     pub content_type: String,
 }
 
@@ -24,8 +21,6 @@ impl Meta {
         Meta {
             index: text("x-nomad-index").parse().unwrap_or(0),
             next_token: text("x-nomad-nexttoken"),
-            known_leader: text("x-nomad-knownleader") == "true",
-            last_contact_ms: text("x-nomad-lastcontact").parse().unwrap_or(0),
             content_type: text("content-type"),
         }
     }

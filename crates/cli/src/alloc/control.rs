@@ -1,9 +1,10 @@
 //! Acting on one allocation: signal, restart, stop; and its checks.
 
 use crate::command::{Attempt, Call, Failure};
+use crate::find::in_space_of;
 use crate::terminal::pairs;
-use crate::view::View;
-use herdsman_client::{Client, Query, encode_segment};
+use crate::view::{View, entries_of};
+use herdsman_client::{Client, encode_segment};
 use serde_json::{Value, json};
 
 /// The allocation of the first word, and the task of the second word or of `-task`; none: all tasks.
@@ -21,10 +22,6 @@ async fn target(call: &Call<'_>, client: &Client) -> Result<(Value, Option<Strin
     Ok((allocation, task))
 }
 
-fn space(allocation: &Value) -> Query {
-    Query { namespace: Some(allocation.text("Namespace").to_string()), ..Query::none() }
-}
-
 /// `alloc signal`.
 pub async fn signal(call: &mut Call<'_>) -> Result<u8, Failure> {
     let client = call.client()?;
@@ -32,7 +29,8 @@ pub async fn signal(call: &mut Call<'_>) -> Result<u8, Failure> {
     let signal = call.flags.text("s").unwrap_or("SIGKILL");
     let path = format!("/v1/client/allocation/{}/signal", encode_segment(allocation.text("ID")));
     let body = json!({ "Signal": signal, "Task": task.unwrap_or_default() });
-    let _: (Value, _) = client.put(&path, &space(&allocation), &body).await.attempt("Error signalling allocation")?;
+    let _: (Value, _) =
+        client.put(&path, &in_space_of(&allocation), &body).await.attempt("Error signalling allocation")?;
     Ok(0)
 }
 
@@ -45,7 +43,8 @@ pub async fn restart(call: &mut Call<'_>) -> Result<u8, Failure> {
     }
     let path = format!("/v1/client/allocation/{}/restart", encode_segment(allocation.text("ID")));
     let body = json!({ "TaskName": task.unwrap_or_default(), "AllTasks": call.flags.on("all-tasks") });
-    let _: (Value, _) = client.put(&path, &space(&allocation), &body).await.attempt("Failed to restart allocation")?;
+    let _: (Value, _) =
+        client.put(&path, &in_space_of(&allocation), &body).await.attempt("Failed to restart allocation")?;
     Ok(0)
 }
 
@@ -54,7 +53,7 @@ pub async fn stop(call: &mut Call<'_>) -> Result<u8, Failure> {
     let word = call.one_word()?.to_string();
     let client = call.client()?;
     let allocation = call.find_allocation(&client, &word).await?;
-    let mut query = space(&allocation);
+    let mut query = in_space_of(&allocation);
     if call.flags.on("no-shutdown-delay") {
         query = query.with("no_shutdown_delay", "true");
     }
@@ -74,12 +73,11 @@ pub async fn checks(call: &mut Call<'_>) -> Result<u8, Failure> {
     let allocation = call.find_allocation(&client, &word).await?;
     let path = format!("/v1/client/allocation/{}/checks", encode_segment(allocation.text("ID")));
     let (found, _): (Value, _) =
-        client.get(&path, &space(&allocation)).await.attempt("Error querying service checks")?;
+        client.get(&path, &in_space_of(&allocation)).await.attempt("Error querying service checks")?;
     if call.formatted(&found)? {
         return Ok(0);
     }
-    let whole = json!({ "all": found });
-    let checks = whole.entries("all");
+    let checks = entries_of(&found);
     if checks.is_empty() {
         call.terminal.line("No Nomad service checks");
         return Ok(0);

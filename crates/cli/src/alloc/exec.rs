@@ -2,7 +2,7 @@
 
 use super::files::{allocation, running_of};
 use crate::command::{Call, Failure};
-use crate::find::task_of;
+use crate::find::{in_space_of, task_of};
 use crate::terminal::Terminal;
 use crate::view::View;
 use herdsman_client::{Client, ExecFrame, ExecSession, Query, encode_segment};
@@ -59,10 +59,8 @@ pub async fn exec(call: &mut Call<'_>) -> Result<u8, Failure> {
     let named = call.flags.text("task").map(str::to_string);
     let task = task_of(&allocation, named.as_deref())?;
     let command = Value::from(command).to_string();
-    let query = Query { namespace: Some(allocation.text("Namespace").to_string()), ..Query::none() }
-        .with("task", task)
-        .with("tty", session.tty.to_string())
-        .with("command", command);
+    let query =
+        in_space_of(&allocation).with("task", task).with("tty", session.tty.to_string()).with("command", command);
     let path = format!("/v1/client/allocation/{}/exec", encode_segment(allocation.text("ID")));
     run(call, &client, &path, &query, &session).await
 }

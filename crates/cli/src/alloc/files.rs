@@ -2,11 +2,11 @@
 
 use super::stream::{DEFAULT_TAIL, Form, From, Output, Printing, print};
 use crate::command::{Attempt, Call, Failure};
-use crate::find::task_of;
+use crate::find::{in_space_of, task_of};
 use crate::format::{bytes, nanoseconds_of};
 use crate::terminal::columns;
 use crate::view::{View, members};
-use herdsman_client::{Client, Query, encode_segment};
+use herdsman_client::{Client, encode_segment};
 use serde_json::Value;
 
 /// The allocation that the first word names: by its id, or with `-job` a running one of the job.
@@ -80,7 +80,7 @@ pub async fn logs(call: &mut Call<'_>) -> Result<u8, Failure> {
     let path = format!("/v1/client/fs/logs/{}", encode_segment(allocation.text("ID")));
     let mut open = Vec::new();
     for (kind, output) in kinds {
-        let query = Query { namespace: Some(allocation.text("Namespace").to_string()), ..Query::none() }
+        let query = in_space_of(&allocation)
             .with("task", task.clone())
             .with("type", kind)
             .with("follow", call.flags.on("f").to_string());
@@ -124,8 +124,7 @@ pub async fn fs(call: &mut Call<'_>) -> Result<u8, Failure> {
     let client = call.client()?;
     let allocation = allocation(call, &client, &word).await?;
     let id = encode_segment(allocation.text("ID"));
-    let query =
-        Query { namespace: Some(allocation.text("Namespace").to_string()), ..Query::none() }.with("path", path.clone());
+    let query = in_space_of(&allocation).with("path", path.clone());
     let (stat, _): (Value, _) =
         client.get(&format!("/v1/client/fs/stat/{id}"), &query).await.map_err(|e| Failure::new(e.to_string()))?;
     if call.flags.on("stat") {

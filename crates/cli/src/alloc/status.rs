@@ -36,33 +36,28 @@ pub async fn show(call: &mut Call<'_>, word: &str) -> Result<u8, Failure> {
     let (times, full) = (call.times(), call.verbose());
     if call.flags.on("short") {
         call.terminal.line(short_head(&allocation, &times, full));
-        section(call, "Tasks", &short_tasks(&allocation, &times));
+        call.section("Tasks", &short_tasks(&allocation, &times));
         return Ok(0);
     }
     call.terminal.line(head(&allocation, &times, full));
     if let Some((title, text)) = addresses(&allocation) {
-        section(call, &title, &text);
+        call.section(&title, &text);
     }
     if let Some(text) = checks(&client, &allocation).await {
-        section(call, "Nomad Service Checks:", &text);
+        call.section("Nomad Service Checks:", &text);
     }
     if let Some(text) = reschedule_attempts(&allocation) {
-        section(call, "Reschedule Attempts", &text);
+        call.section("Reschedule Attempts", &text);
     }
     let usage = usage(call, &client, &allocation).await;
     tasks(call, &allocation, &usage, &times);
     if full {
         let scores = placement::scores(allocation.at("Metrics"), full);
         if !scores.is_empty() {
-            section(call, "Placement Metrics", &columns(&scores));
+            call.section("Placement Metrics", &columns(&scores));
         }
     }
     Ok(0)
-}
-
-fn section(call: &mut Call<'_>, title: &str, text: &str) {
-    let title = call.terminal.paint(Colour::Bold, title);
-    call.terminal.line(format!("\n{title}\n{text}"));
 }
 
 fn short_head(a: &Value, times: &Times, full: bool) -> String {

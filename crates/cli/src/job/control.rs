@@ -3,8 +3,10 @@
 use crate::command::{Attempt, Call, Failure, read_file};
 use crate::find::FoundJob;
 use crate::format::id;
+use crate::monitor::follow;
 use crate::view::View;
-use herdsman_client::{Client, Query, encode_segment};
+use base64::Engine as _;
+use herdsman_client::{Client, encode_segment};
 use serde_json::{Map, Value, json};
 
 /// How long `job dispatch -wait` waits. Source: `compat/cli.tsv`.
@@ -27,7 +29,10 @@ async fn find_to_change(
 }
 
 /// Prints the id of an evaluation, or watches it.
-async fn finish(call: &mut Call<'_>, client: &Client, evaluation: &str, done: &str) -> Result<u8, Failure> {
+///
+/// # Errors
+/// The agent cannot be asked.
+pub async fn finish(call: &mut Call<'_>, client: &Client, evaluation: &str, done: &str) -> Result<u8, Failure> {
     if call.flags.on("detach") || evaluation.is_empty() {
         if !done.is_empty() {
             call.terminal.line(done);
@@ -315,36 +320,15 @@ async fn report_dispatch(
 
 /// Waits until a job is dead; whether an allocation of it failed.
 async fn wait_for_end(client: &Client, job: &FoundJob) -> Result<bool, Failure> {
-    let mut index = 0;
-    loop {
-        let query = job.query().after(index, crate::monitor::WAIT);
-        let (now, meta): (Value, _) = client.get(&job.path(), &query).await.attempt("Error querying job")?;
-        if now.text("Status") == "dead" {
-            break;
-        }
-        if meta.index == 0 {
-            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-        }
-        index = meta.index.max(index);
-    }
+    follow(client, job, &job.path(), "Error querying job", &|now| now.text("Status") == "dead").await?;
     let (summary, _): (Value, _) =
         client.get(&format!("{}/summary", job.path()), &job.query()).await.attempt("Error querying job summary")?;
     Ok(summary.entries("Summary").iter().any(|(_, counts)| counts.int("Failed") > 0))
 }
 
 /// Standard base64, as JSON carries bytes.
-pub fn base64_of(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let joined = chunk.iter().enumerate().fold(0_u32, |all, (at, byte)| all | (u32::from(*byte) << (16 - 8 * at)));
-        for place in 0..4_usize {
-            let digit = usize::try_from((joined >> (18 - 6 * place)) & 63).unwrap_or(0);
-            let shown = if place <= chunk.len() { DIGITS.get(digit).copied().unwrap_or(b'=') } else { b'=' };
-            out.push(char::from(shown));
-        }
-    }
-    out
+fn base64_of(bytes: &[u8]) -> String {
+    base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 /// `job tag apply`.
@@ -393,7 +377,6 @@ pub async fn tag_unset(call: &mut Call<'_>) -> Result<u8, Failure> {
 /// The agent cannot be asked.
 pub async fn allocations_of(client: &Client, found: &FoundJob, all: bool) -> Result<Value, Failure> {
     let query = if all { found.query().with("all", "true") } else { found.query() };
-    let query = Query { ..query };
     let (list, _) =
         client.get(&format!("{}/allocations", found.path()), &query).await.attempt("Error retrieving allocations")?;
     Ok(list)

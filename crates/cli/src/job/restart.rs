@@ -4,6 +4,7 @@ use super::control::allocations_of;
 use crate::command::{Attempt, Call, Failure};
 use crate::find::FoundJob;
 use crate::format::id;
+use crate::monitor::follow;
 use crate::view::{View, members};
 use herdsman_client::{Client, encode_segment};
 use serde_json::{Value, json};
@@ -230,9 +231,10 @@ async fn reschedule(call: &mut Call<'_>, client: &Client, found: &FoundJob, name
     let (_, _): (Value, _) =
         client.put(&format!("{path}/stop"), &query, &json!({})).await.attempt("Failed to stop allocation")?;
     let wait = async {
-        let next = follow(client, found, &path, &|a| !a.text("NextAllocation").is_empty()).await?;
+        let next = follow(client, found, &path, "Error querying allocation", &|a| !a.text("NextAllocation").is_empty())
+            .await?;
         let next = format!("/v1/allocation/{}", encode_segment(next.text("NextAllocation")));
-        follow(client, found, &next, &|a| a.text("ClientStatus") != "pending").await
+        follow(client, found, &next, "Error querying allocation", &|a| a.text("ClientStatus") != "pending").await
     };
     let Ok(replacement) = tokio::time::timeout(REPLACEMENT_WAIT, wait).await else {
         return Err(Failure::new("no replacement runs after 10 minutes"));
@@ -245,26 +247,5 @@ async fn reschedule(call: &mut Call<'_>, client: &Client, found: &FoundJob, name
             Ok(())
         }
         status => Err(Failure::new(format!("its replacement {short:?} is {status}"))),
-    }
-}
-
-/// Reads an allocation again and again as it changes, until a condition holds.
-async fn follow(
-    client: &Client,
-    found: &FoundJob,
-    path: &str,
-    until: &(dyn Fn(&Value) -> bool + Sync),
-) -> Result<Value, Failure> {
-    let mut index = 0;
-    loop {
-        let query = found.query().after(index, crate::monitor::WAIT);
-        let (now, meta): (Value, _) = client.get(path, &query).await.attempt("Error querying allocation")?;
-        if until(&now) {
-            return Ok(now);
-        }
-        if meta.index == 0 {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-        index = meta.index.max(index);
     }
 }

@@ -179,9 +179,7 @@ async fn plan_inner(call: &mut Call<'_>) -> Result<u8, Failure> {
         return Ok(exit);
     }
     if let Some(template) = call.flags.text("t").map(str::to_string) {
-        let text = crate::template::render(&template, &plan)
-            .map_err(|e| Failure::new(format!("Error formatting the data: {e}")))?;
-        call.terminal.line(text);
+        call.templated(&template, &plan)?;
         return Ok(exit);
     }
     print_plan(call, &plan, &file.job, &path);

@@ -6,7 +6,7 @@ use crate::deployment;
 use crate::find::FoundJob;
 use crate::format::Times;
 use crate::placement;
-use crate::terminal::{Colour, columns, pairs};
+use crate::terminal::{columns, pairs};
 use crate::view::{View, join, members};
 use herdsman_client::{Client, Query};
 use serde_json::{Value, json};
@@ -84,17 +84,33 @@ pub async fn list(call: &mut Call<'_>) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What `-json` and `-t` show of one job.
-async fn data(client: &Client, job: &FoundJob) -> Result<Value, Failure> {
+/// What belongs to a job.
+struct Parts {
+    summary: Value,
+    allocations: Value,
+    evaluations: Value,
+    /// The latest deployment; null where there is none.
+    latest: Value,
+}
+
+/// Reads what belongs to a job, with the allocations of earlier jobs of its id when asked for.
+async fn parts(client: &Client, job: &FoundJob, earlier: bool) -> Result<Parts, Failure> {
     let read = |tail: &str| format!("{}/{tail}", job.path());
     let query = job.query();
     let (summary, _): (Value, _) = client.get(&read("summary"), &query).await.attempt("Error querying job summary")?;
+    let all = if earlier { query.clone().with("all", "true") } else { query.clone() };
     let (allocations, _): (Value, _) =
-        client.get(&read("allocations"), &query).await.attempt("Error querying job allocations")?;
+        client.get(&read("allocations"), &all).await.attempt("Error querying job allocations")?;
     let (evaluations, _): (Value, _) =
         client.get(&read("evaluations"), &query).await.attempt("Error querying job evaluations")?;
     let (latest, _): (Value, _) =
         client.get(&read("deployment"), &query).await.attempt("Error querying latest job deployment")?;
+    Ok(Parts { summary, allocations, evaluations, latest })
+}
+
+/// What `-json` and `-t` show of one job.
+async fn data(client: &Client, job: &FoundJob) -> Result<Value, Failure> {
+    let Parts { summary, allocations, evaluations, latest } = parts(client, job, false).await?;
     Ok(json!({
         "Summary": summary,
         "Allocations": allocations,
@@ -172,7 +188,7 @@ async fn parent(
             format!("Required Metadata|{}", join(takes.list("MetaRequired"), ", ")),
             format!("Optional Metadata|{}", join(takes.list("MetaOptional"), ", ")),
         ];
-        section(call, "Parameterized Job", &pairs(&lines));
+        call.section("Parameterized Job", &pairs(&lines));
     }
     let children = summary.at("Children");
     let lines = [
@@ -180,7 +196,7 @@ async fn parent(
         format!("{}|{}|{}", children.int("Pending"), children.int("Running"), children.int("Dead")),
     ];
     let title = if parameterized { "Parameterized Job Summary" } else { "Children Job Summary" };
-    section(call, title, &columns(&lines));
+    call.section(title, &columns(&lines));
     let mark = if parameterized { "/dispatch-" } else { "/periodic-" };
     let query = Query { prefix: format!("{}{mark}", found.id), ..found.query() };
     let (jobs, _): (Value, _) = client.get("/v1/jobs", &query).await.attempt("Error querying child jobs")?;
@@ -197,44 +213,31 @@ async fn parent(
         (1, false) => "No instances of periodic job found".to_string(),
         _ => columns(&lines),
     };
-    section(call, title, &text);
+    call.section(title, &text);
     Ok(0)
 }
 
-fn section(call: &mut Call<'_>, title: &str, text: &str) {
-    let title = call.terminal.paint(Colour::Bold, title);
-    call.terminal.line(format!("\n{title}\n{text}"));
-}
-
 async fn details(call: &mut Call<'_>, client: &Client, found: &FoundJob, job: &Value) -> Result<u8, Failure> {
-    let (query, times, full) = (found.query(), call.times(), call.verbose());
-    let read = |tail: &str| format!("{}/{tail}", found.path());
-    let (summary, _): (Value, _) = client.get(&read("summary"), &query).await.attempt("Error querying job summary")?;
-    let all = if call.flags.on("all-allocs") { query.clone().with("all", "true") } else { query.clone() };
-    let (allocations, _): (Value, _) =
-        client.get(&read("allocations"), &all).await.attempt("Error querying job allocations")?;
-    let (evaluations, _): (Value, _) =
-        client.get(&read("evaluations"), &query).await.attempt("Error querying job evaluations")?;
-    let (latest, _): (Value, _) =
-        client.get(&read("deployment"), &query).await.attempt("Error querying latest job deployment")?;
-    section(call, "Summary", &summary_text(&summary));
+    let (times, full) = (call.times(), call.verbose());
+    let Parts { summary, allocations, evaluations, latest } = parts(client, found, call.flags.on("all-allocs")).await?;
+    call.section("Summary", &summary_text(&summary));
     if full || call.flags.on("evals") {
-        section(call, "Evaluations", &evaluations_text(members(&evaluations), full));
+        call.section("Evaluations", &evaluations_text(members(&evaluations), full));
     }
     if let Some(failure) = last_failure(members(&evaluations), job) {
-        section(call, "Placement Failure", &failure_text(failure));
+        call.section("Placement Failure", &failure_text(failure));
     }
     if latest.is_object() {
-        section(call, "Latest Deployment", &deployment::describe_latest(&latest, full, &times));
+        call.section("Latest Deployment", &deployment::describe_latest(&latest, full, &times));
     }
     if let Some(text) = actions_text(job) {
-        section(call, "Actions", &text);
+        call.section("Actions", &text);
     }
     let text = match members(&allocations) {
         [] => "No allocations placed".to_string(),
         some => alloc::list_text(some, full, &times),
     };
-    section(call, "Allocations", &text);
+    call.section("Allocations", &text);
     Ok(0)
 }
 

@@ -1,7 +1,7 @@
 //! `node drain` and `node eligibility`.
 
 use crate::command::{Attempt, Call, Failure};
-use crate::monitor::WAIT;
+use crate::monitor::{WAIT, pause_without_index};
 use crate::view::{View, members};
 use herdsman_client::{Client, Query, encode_segment};
 use serde_json::{Map, Value, json};
@@ -164,13 +164,6 @@ async fn follow(call: &mut Call<'_>, client: &Client, node: &str, from: u64) -> 
     let time = call.times().stamp();
     call.terminal.line(format!("{time}: All allocations on node {node:?} have stopped"));
     Ok(0)
-}
-
-/// A server without indexes cannot block a read.
-async fn pause_without_index(index: u64) {
-    if index == 0 {
-        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-    }
 }
 
 /// Prints what is new about the allocations; how many the drain still waits for.

@@ -2,7 +2,7 @@
 
 use crate::command::{Attempt, Call, Failure};
 use crate::format::{bytes, id, mebibytes, nanoseconds_of};
-use crate::terminal::{Colour, cell, columns, pairs};
+use crate::terminal::{cell, columns, pairs};
 use crate::view::{View, members, or_none};
 use herdsman_client::{Client, Query, encode_segment};
 use serde_json::Value;
@@ -116,11 +116,6 @@ async fn running_by_node(client: &Client) -> Result<BTreeMap<String, usize>, Fai
     Ok(counts)
 }
 
-fn section(call: &mut Call<'_>, title: &str, text: &str) {
-    let title = call.terminal.paint(Colour::Bold, title);
-    call.terminal.line(format!("\n{title}\n{text}"));
-}
-
 async fn show(call: &mut Call<'_>, client: &Client, node: &Value) -> Result<u8, Failure> {
     if call.formatted(node)? {
         return Ok(0);
@@ -134,17 +129,17 @@ async fn show(call: &mut Call<'_>, client: &Client, node: &Value) -> Result<u8, 
     call.terminal.line(text);
     if !call.flags.on("short") {
         if full {
-            section(call, "Host Volumes", &volumes_text(node));
-            section(call, "Drivers", &drivers_text(call, node));
+            call.section("Host Volumes", &volumes_text(node));
+            call.section("Drivers", &drivers_text(call, node));
         }
-        section(call, "Node Events", &events_text(call, node, full));
+        call.section("Node Events", &events_text(call, node, full));
         resources(call, client, node, members(&allocations), &stats).await;
     }
     let text = match members(&allocations) {
         [] => "No allocations placed".to_string(),
         some => allocations_text(call, some, full),
     };
-    section(call, "Allocations", &text);
+    call.section("Allocations", &text);
     if full {
         let map = |key: &str, skip: &str| {
             let lines: Vec<String> = node
@@ -155,8 +150,8 @@ async fn show(call: &mut Call<'_>, client: &Client, node: &Value) -> Result<u8, 
             pairs(&lines)
         };
         let (attributes, meta) = (map("Attributes", "attr."), map("Meta", ""));
-        section(call, "Attributes", &attributes);
-        section(call, "Meta", &meta);
+        call.section("Attributes", &attributes);
+        call.section("Meta", &meta);
     }
     Ok(0)
 }
@@ -308,11 +303,11 @@ async fn resources(call: &mut Call<'_>, client: &Client, node: &Value, allocatio
     let total = Totals::of(node);
     let live: Vec<&Value> =
         allocations.iter().filter(|a| !matches!(a.text("ClientStatus"), "complete" | "failed" | "lost")).collect();
-    section(call, "Allocated Resources", &allocated_text(&live, &total));
+    call.section("Allocated Resources", &allocated_text(&live, &total));
     if stats.is_object() {
         let text = used_text(client, &live, &total).await;
-        section(call, "Allocation Resource Utilization", &text);
-        section(call, "Host Resource Utilization", &host_text(stats, &total));
+        call.section("Allocation Resource Utilization", &text);
+        call.section("Host Resource Utilization", &host_text(stats, &total));
         if call.flags.on("stats") {
             detailed_stats(call, stats);
         }
@@ -412,11 +407,11 @@ fn detailed_stats(call: &mut Call<'_>, stats: &Value) {
             ])
         })
         .collect();
-    section(call, "CPU Stats", &cpus.join("\n\n"));
+    call.section("CPU Stats", &cpus.join("\n\n"));
     let memory = stats.at("Memory");
     let lines: Vec<String> =
         ["Total", "Available", "Used", "Free"].iter().map(|k| format!("{k}|{}", bytes(memory.int(k)))).collect();
-    section(call, "Memory Stats", &pairs(&lines));
+    call.section("Memory Stats", &pairs(&lines));
     let disks: Vec<String> = stats
         .list("DiskStats")
         .iter()
@@ -432,5 +427,5 @@ fn detailed_stats(call: &mut Call<'_>, stats: &Value) {
             ])
         })
         .collect();
-    section(call, "Disk Stats", &disks.join("\n\n"));
+    call.section("Disk Stats", &disks.join("\n\n"));
 }
