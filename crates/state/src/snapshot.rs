@@ -1,5 +1,6 @@
 //! The tables at one index, and every question readers ask of them. Cloning copies pointers only.
 
+use crate::link::alloc_key;
 use crate::rows::{
     JobKey, JobSubmission, JobSummary, Namespace, NodePool, PeriodicLaunch, ScalingEvents, ScalingPolicyRow,
     SchedulerConfig,
@@ -227,8 +228,7 @@ impl Snapshot {
 
     /// The job version an allocation was made from.
     pub fn alloc_job(&self, alloc: &Allocation) -> Option<&Arc<Job>> {
-        let key = JobKey { namespace: alloc.namespace.clone(), id: alloc.job_id.clone() };
-        let pins = self.pins.get(&key)?;
+        let pins = self.pins.get(&alloc_key(alloc))?;
         pins.get(&(alloc.job_create_index, alloc.job_version)).map(|pin| &pin.job)
     }
 

@@ -1,5 +1,6 @@
 //! The names of the tables, and what a command changed.
 
+use crate::link::{alloc_key, deployment_key, eval_key};
 use crate::rows::{
     JobKey, JobSubmission, JobSummary, Namespace, NodePool, PeriodicLaunch, ScalingEvents, ScalingPolicyRow,
     SchedulerConfig,
@@ -30,27 +31,6 @@ pub enum Table {
 
 /// How many tables there are.
 pub const TABLES: usize = 15;
-
-impl Table {
-    /// Every table, in the order of their numbers.
-    pub const ALL: [Table; TABLES] = [
-        Table::Jobs,
-        Table::Versions,
-        Table::Submissions,
-        Table::Summaries,
-        Table::Allocs,
-        Table::Evals,
-        Table::Deployments,
-        Table::Nodes,
-        Table::NodePools,
-        Table::Namespaces,
-        Table::Services,
-        Table::ScalingPolicies,
-        Table::ScalingEvents,
-        Table::SchedulerConfig,
-        Table::PeriodicLaunches,
-    ];
-}
 
 /// A row of any table.
 #[derive(Debug, Clone, PartialEq)]
@@ -156,18 +136,18 @@ impl Row {
                 wake(WatchKey::Alloc(alloc.id));
                 wake(WatchKey::NodeAllocs(alloc.node_id));
                 wake(WatchKey::EvalAllocs(alloc.eval_id));
-                wake(WatchKey::JobAllocs(JobKey { namespace: alloc.namespace.clone(), id: alloc.job_id.clone() }));
+                wake(WatchKey::JobAllocs(alloc_key(alloc)));
                 if let Some(id) = alloc.deployment_id {
                     wake(WatchKey::DeploymentAllocs(id));
                 }
             }
             Row::Eval(eval) => {
                 wake(WatchKey::Eval(eval.id));
-                wake(WatchKey::JobEvals(JobKey { namespace: eval.namespace.clone(), id: eval.job_id.clone() }));
+                wake(WatchKey::JobEvals(eval_key(eval)));
             }
             Row::Deployment(d) => {
                 wake(WatchKey::Deployment(d.id));
-                wake(WatchKey::JobDeployments(JobKey { namespace: d.namespace.clone(), id: d.job_id.clone() }));
+                wake(WatchKey::JobDeployments(deployment_key(d)));
             }
             Row::Node(node) => wake(WatchKey::Node(node.id)),
             Row::NodePool(pool) => wake(WatchKey::NodePool(pool.name.clone())),

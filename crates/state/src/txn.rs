@@ -9,7 +9,8 @@ use crate::rows::{
 use crate::snapshot::Snapshot;
 use crate::table::{Change, Row, Table};
 use herdsman_model::{
-    Allocation, ClientStatus, Deployment, EvalId, EvalStatus, Evaluation, Job, JobStatus, Name, Nanos, Node, Trigger,
+    AllocId, Allocation, ClientStatus, Deployment, EvalId, EvalStatus, Evaluation, Job, JobStatus, Name, Nanos, Node,
+    Trigger,
 };
 use herdsman_proto::ServiceRegistration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -276,24 +277,25 @@ impl<'a> Txn<'a> {
         }
         self.s.allocs.insert(alloc.id, alloc.clone());
         if ended {
-            self.delete_services_of(&alloc);
+            self.delete_services_of(alloc.id);
         }
         self.changed(Table::Allocs, before.map(Row::Alloc), Some(Row::Alloc(alloc)));
     }
 
     /// Removes an allocation.
-    pub fn delete_alloc(&mut self, id: &herdsman_model::AllocId) -> bool {
+    pub fn delete_alloc(&mut self, id: &AllocId) -> bool {
         let Some(alloc) = self.s.allocs.remove(id) else { return false };
         self.s.unlink_alloc(&alloc);
         self.s.note_work(alloc.node_id, self.index);
         self.touch_job(alloc_key(&alloc));
-        self.delete_services_of(&alloc);
+        self.delete_services_of(alloc.id);
         self.changed(Table::Allocs, Some(Row::Alloc(alloc)), None);
         true
     }
 
-    fn delete_services_of(&mut self, alloc: &Allocation) {
-        let ids: Vec<String> = self.s.services_by_alloc(alloc.id).map(|service| service.id.clone()).collect();
+    /// Removes the registrations of an allocation's services.
+    pub fn delete_services_of(&mut self, alloc: AllocId) {
+        let ids: Vec<String> = self.s.services_by_alloc(alloc).map(|service| service.id.clone()).collect();
         for id in ids {
             self.delete_service(&id);
         }

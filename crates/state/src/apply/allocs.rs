@@ -5,7 +5,7 @@ use crate::codec::Reply;
 use crate::command::{AllocTransitions, UpdateAllocs};
 use crate::link::alloc_key;
 use crate::rows::JobKey;
-use crate::txn::{DEFAULT_PRIORITY, Txn};
+use crate::txn::Txn;
 use herdsman_model::{
     AllocId, AllocStateChange, Allocation, ClientStatus, DesiredStatus, DesiredTransition, EvalId, Job, JobType,
     TaskPhase, TaskRole, TaskState, Trigger,
@@ -56,7 +56,7 @@ pub(crate) fn make_eval_for(
         id,
         namespace: key.namespace.clone(),
         job_id: key.id.clone(),
-        priority: job.map_or(DEFAULT_PRIORITY, |job| job.priority),
+        priority: super::jobs::priority_of(job),
         kind,
         triggered_by: trigger,
         job_modify_index: job.map_or(0, |job| job.modify_index),

@@ -223,10 +223,7 @@ pub(crate) fn status(txn: &mut Txn<'_>, command: SetNodeStatus) -> Applied {
 fn delete_services(txn: &mut Txn<'_>, node: NodeId) {
     let allocs: Vec<_> = txn.s.allocs_by_node(&node).map(|alloc| alloc.id).collect();
     for alloc in allocs {
-        let ids: Vec<String> = txn.s.services_by_alloc(alloc).map(|service| service.id.clone()).collect();
-        for id in ids {
-            txn.delete_service(&id);
-        }
+        txn.delete_services_of(alloc);
     }
 }
 
