@@ -70,8 +70,13 @@ impl LogStore {
 
     /// Makes the next segment ready in the background when it will be needed soon.
     pub async fn prepare(&self) {
-        let wanted = self.run(|log| Ok(log.wants_spare())).await;
-        let Ok(Some((path, len))) = wanted else { return };
+        // Asked after every entry: without a thread of its own unless the log is being written to.
+        let free = self.log.try_lock().ok().map(|mut log| log.wants_spare());
+        let wanted = match free {
+            Some(wanted) => wanted,
+            None => self.run(|log| Ok(log.wants_spare())).await.unwrap_or_default(),
+        };
+        let Some((path, len)) = wanted else { return };
         let disk = Arc::clone(&self.disk);
         let made = herdsman_world::disk::run(&*self.disk, move || make_spare(&*disk, &path, len)).await;
         if let Err(error) = &made {
@@ -84,7 +89,7 @@ impl LogStore {
         if start >= end {
             return Ok(Vec::new());
         }
-        let cached = self.shared.cache.lock().unwrap_or_else(PoisonError::into_inner).get(start, end, bytes);
+        let cached = self.shared.cache().get(start, end, bytes);
         if let Some(entries) = cached {
             return Ok(entries);
         }
