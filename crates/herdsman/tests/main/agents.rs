@@ -1,6 +1,6 @@
 //! Agents from configuration files: one, two on one host, on somebody else's data, told to end.
 
-use crate::support::{Agent, PATIENCE, eventually, herdsman, stderr, stdout, write_config, write_job};
+use crate::support::{Agent, ONCE, PATIENCE, eventually, herdsman, stderr, stdout, task, write_config, write_job};
 use rustix::process::Signal;
 use std::time::Instant;
 
@@ -160,37 +160,11 @@ fn the_agents_end_waits_for_no_task() {
     let job = write_job(
         folder.path(),
         "stall",
-        r#"
-job "stall" {
-  type = "batch"
-  group "g" {
-    restart {
-      attempts = 0
-      mode     = "fail"
-    }
-    reschedule {
-      attempts  = 0
-      unlimited = false
-    }
-    task "main" {
-      driver = "raw_exec"
-      config {
-        command = "/bin/true"
-      }
-    }
-    task "stalled" {
-      driver = "raw_exec"
-      lifecycle {
-        hook = "poststop"
-      }
-      config {
-        command = "/bin/sleep"
-        args    = ["3600"]
-      }
-    }
-  }
-}
-"#,
+        &format!(
+            "job \"stall\" {{\n type = \"batch\"\n group \"g\" {{\n{ONCE}{}{}}}\n}}\n",
+            task("main", "", "/bin/true", &[]),
+            task("stalled", "poststop", "/bin/sleep", &["3600"])
+        ),
     );
     assert!(agent.command(&["job", "run", "-detach", &job]).status.success());
     let alloc = eventually("a running poststop", || {

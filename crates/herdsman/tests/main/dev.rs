@@ -1,13 +1,23 @@
 //! `run -dev`: exit statuses, and what is shown.
 
-use crate::support::{PATIENCE, binary, herdsman, stderr, stdout, write_job};
+use crate::support::{ONCE, PATIENCE, binary, herdsman, stderr, stdout, task, write_job};
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 /// The examples of the repository.
 fn example(name: &str) -> String {
     format!("{}/../../examples/{name}.nomad.hcl", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A job file on an agent of its own, its output piped.
+fn start(job: &str) -> Child {
+    Command::new(binary()).args(["run", "-dev", job]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+/// Ctrl-C.
+fn interrupt(child: &Child) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(child), rustix::process::Signal::INT).unwrap();
 }
 
 #[test]
@@ -33,37 +43,11 @@ fn a_failed_batch_job_still_cleans_up_and_exits_with_1() {
     let job = write_job(
         folder.path(),
         "failing",
-        r#"
-job "failing" {
-  type = "batch"
-  group "g" {
-    restart {
-      attempts = 0
-      mode     = "fail"
-    }
-    reschedule {
-      attempts  = 0
-      unlimited = false
-    }
-    task "main" {
-      driver = "raw_exec"
-      config {
-        command = "/bin/false"
-      }
-    }
-    task "clean-up" {
-      driver = "raw_exec"
-      lifecycle {
-        hook = "poststop"
-      }
-      config {
-        command = "/bin/echo"
-        args    = ["cleaned up"]
-      }
-    }
-  }
-}
-"#,
+        &format!(
+            "job \"failing\" {{\n type = \"batch\"\n group \"g\" {{\n{ONCE}{}{}}}\n}}\n",
+            task("main", "", "/bin/false", &[]),
+            task("clean-up", "poststop", "/bin/echo", &["cleaned up"])
+        ),
     );
     let output = herdsman(&["run", "-dev", &job]);
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
@@ -88,51 +72,28 @@ fn a_service_ends_with_0_after_an_interrupt_once_it_was_healthy() {
     let job = write_job(
         folder.path(),
         "service",
-        r#"
-job "service" {
-  group "g" {
-    update {
-      min_healthy_time = "100ms"
-    }
-    task "main" {
-      driver = "raw_exec"
-      config {
-        command = "/bin/sleep"
-        args    = ["3600"]
-      }
-    }
-    task "clean-up" {
-      driver = "raw_exec"
-      lifecycle {
-        hook = "poststop"
-      }
-      config {
-        command = "/bin/echo"
-        args    = ["cleaned up"]
-      }
-    }
-  }
-}
-"#,
+        &format!(
+            "job \"service\" {{\n group \"g\" {{\n update {{\n min_healthy_time = \"100ms\"\n}}\n{}{}}}\n}}\n",
+            task("main", "", "/bin/sleep", &["3600"]),
+            task("clean-up", "poststop", "/bin/echo", &["cleaned up"])
+        ),
     );
-    let mut child =
-        Command::new(binary()).args(["run", "-dev", &job]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = start(&job);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut all = Vec::new();
-    let start = Instant::now();
+    let begin = Instant::now();
     for line in lines.by_ref() {
         let line = line.unwrap();
         let runs = line.contains("this node: running");
         all.push(line);
-        assert!(start.elapsed() < PATIENCE, "{all:?}");
+        assert!(begin.elapsed() < PATIENCE, "{all:?}");
         if runs {
             break;
         }
     }
     // A moment more than the time after which it counts as healthy.
     std::thread::sleep(std::time::Duration::from_secs(2));
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    interrupt(&child);
     all.extend(lines.map(Result::unwrap));
     assert_eq!(child.wait().unwrap().code(), Some(0), "{all:#?}");
     assert!(all.iter().any(|l| l.ends_with("| cleaned up")), "{all:#?}");
@@ -140,18 +101,15 @@ job "service" {
 
 /// Interrupts a run twice, once poststop runs; gives its exit status and everything it printed.
 fn interrupt_twice(job: &str) -> (Option<i32>, Vec<String>) {
-    let mut child =
-        Command::new(binary()).args(["run", "-dev", job]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let pid = rustix::process::Pid::from_child(&child);
-    let interrupt = || rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let mut child = start(job);
     let mut all = Vec::new();
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let line = line.unwrap();
         if line.contains("this node: running") && all.iter().all(|l: &String| !l.contains("==>")) {
-            interrupt();
+            interrupt(&child);
         }
         if line.ends_with("| cleaning up") {
-            interrupt();
+            interrupt(&child);
         }
         all.push(line);
     }
@@ -164,29 +122,11 @@ fn a_second_interrupt_ends_poststop_which_does_not_run_again() {
     let job = write_job(
         folder.path(),
         "stalling",
-        r#"
-job "stalling" {
-  group "g" {
-    task "main" {
-      driver = "raw_exec"
-      config {
-        command = "/bin/sleep"
-        args    = ["3600"]
-      }
-    }
-    task "clean-up" {
-      driver = "raw_exec"
-      lifecycle {
-        hook = "poststop"
-      }
-      config {
-        command = "/bin/sh"
-        args    = ["-c", "echo cleaning up; sleep 3600"]
-      }
-    }
-  }
-}
-"#,
+        &format!(
+            "job \"stalling\" {{\n group \"g\" {{\n{}{}}}\n}}\n",
+            task("main", "", "/bin/sleep", &["3600"]),
+            task("clean-up", "poststop", "/bin/sh", &["-c", "echo cleaning up; sleep 3600"])
+        ),
     );
     let (_, all) = interrupt_twice(&job);
     assert_eq!(all.iter().filter(|l| l.ends_with("| cleaning up")).count(), 1, "{all:#?}");

@@ -171,3 +171,23 @@ pub fn write_job(folder: &Path, name: &str, text: &str) -> String {
     std::fs::write(&path, text).unwrap();
     path.to_string_lossy().into_owned()
 }
+
+/// A raw_exec task of a job file. An empty hook makes it a main task; the arguments are as the file has them.
+pub fn task(name: &str, hook: &str, command: &str, arguments: &[&str]) -> String {
+    let lifecycle = if hook.is_empty() { String::new() } else { format!("lifecycle {{\n hook = \"{hook}\"\n}}\n") };
+    format!(
+        "task \"{name}\" {{\n driver = \"raw_exec\"\n {lifecycle} config {{\n command = \"{command}\"\n args = {arguments:?}\n}}\n}}\n"
+    )
+}
+
+/// What a group says whose tasks run once, however they end.
+pub const ONCE: &str = r#"
+    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+    reschedule {
+      attempts  = 0
+      unlimited = false
+    }
+"#;
