@@ -48,4 +48,4 @@ pub use node::*;
 pub use plan::*;
 pub use record::push_event;
 pub use resources::*;
-pub use values::{List, Map, Name, Nanos, duration_text, time_text};
+pub use values::{List, Map, Name, Nanos, duration_text, instant_text, time_text};

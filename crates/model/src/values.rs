@@ -147,7 +147,11 @@ pub fn duration_text(nanos: Nanos) -> String {
 
 /// A point in time as RFC 3339 text in UTC, nanoseconds without trailing zeros.
 pub fn time_text(nanos: Nanos) -> String {
-    let (seconds, fraction) = (nanos.div_euclid(SECOND), nanos.rem_euclid(SECOND));
+    instant_text(nanos.div_euclid(SECOND), nanos.rem_euclid(SECOND))
+}
+
+/// The same of seconds and nanoseconds, for times beyond what [`Nanos`] holds.
+pub fn instant_text(seconds: i64, fraction: Nanos) -> String {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = civil(days);
     let mut text =

@@ -85,10 +85,11 @@ impl TaskEnv {
         env.metadata(source);
         let own: BTreeMap<_, _> = source.task.env.iter().map(|(key, value)| (env.fill(key), env.fill(value))).collect();
         // A variable may refer to another of the same block.
-        let with_own =
-            TaskEnv { vars: env.vars.iter().chain(&own).map(|(k, v)| (k.clone(), v.clone())).collect(), ..env.clone() };
-        for (key, value) in &own {
-            env.vars.insert(key.clone(), with_own.fill(value));
+        let mut with_own = env.clone();
+        with_own.vars.extend(own.iter().map(|(k, v)| (k.clone(), v.clone())));
+        for (key, value) in own {
+            let value = with_own.fill(&value);
+            env.vars.insert(key, value);
         }
         for (key, value) in source.rendered.into_iter().flatten() {
             env.vars.insert(key.clone(), value.clone());

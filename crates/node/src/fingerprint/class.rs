@@ -16,17 +16,11 @@ pub fn computed_class(node: &Node) -> String {
     text("datacenter", &node.datacenter);
     text("pool", &node.node_pool);
     text("class", &node.node_class);
-    let shared = |map: &BTreeMap<String, String>| {
-        map.iter()
-            .filter(|(key, _)| !key.starts_with("unique."))
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect::<Vec<_>>()
-    };
     for (key, value) in shared(&node.attributes) {
-        text(&format!("attr.{key}"), &value);
+        text(&format!("attr.{key}"), value);
     }
     for (key, value) in shared(&node.meta) {
-        text(&format!("meta.{key}"), &value);
+        text(&format!("meta.{key}"), value);
     }
     for (name, driver) in &node.drivers {
         text(&format!("driver.{name}"), if driver.detected { "1" } else { "0" });
@@ -43,6 +37,11 @@ pub fn computed_class(node: &Node) -> String {
     let digest = hash.finalize();
     let number = digest.iter().take(8).fold(0u64, |number, byte| number << 8 | u64::from(*byte));
     format!("v1:{number}")
+}
+
+/// Entries that are not unique to the node.
+fn shared(map: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
+    map.iter().filter(|(key, _)| !key.starts_with("unique."))
 }
 
 #[cfg(test)]

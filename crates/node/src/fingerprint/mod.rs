@@ -156,7 +156,7 @@ fn storage(config: &NodeConfig, attributes: &mut BTreeMap<String, String>, resou
 }
 
 /// The device behind a path: the longest mount point that holds it.
-pub fn volume(path: &Path) -> String {
+fn volume(path: &Path) -> String {
     let mounts = read("/proc/self/mounts");
     let found = mounts.lines().filter_map(|line| {
         let mut words = line.split(' ');

@@ -4,6 +4,7 @@ use super::channel::{Channel, Refusal};
 use super::frames::{FRAME_BYTES, Origin, StreamFrame};
 use super::watch::DirWatch;
 use crate::alloc::dir::{HIDDEN, open_within};
+use herdsman_model::instant_text;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use serde::Serialize;
 use std::fs::File;
@@ -118,7 +119,7 @@ fn info(name: String, stat: &Stat, content_type: String) -> FileInfo {
         is_dir: FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
         size: stat.st_size,
         file_mode: go_mode(stat.st_mode),
-        mod_time: rfc3339(stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or(0)),
+        mod_time: instant_text(stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or(0)),
         content_type,
     }
 }
@@ -147,25 +148,6 @@ fn go_mode(mode: u32) -> String {
     let bits = mode.bits();
     text.extend((0..9u32).map(|n| if bits & (0o400 >> n) == 0 { '-' } else { b"rwx"[(n % 3) as usize].into() }));
     text
-}
-
-/// Seconds and nanoseconds since the epoch as RFC 3339 in UTC, with as many decimals as needed.
-pub(crate) fn rfc3339(seconds: i64, nanos: i64) -> String {
-    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Civil date from days since 1970-01-01: eras of 400 years that begin in March.
-    let z = days + 719_468;
-    let (era, doe) = (z.div_euclid(146_097), z.rem_euclid(146_097));
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
-    let year = yoe + era * 400 + i64::from(month <= 2);
-    let fraction = match nanos {
-        0 => String::new(),
-        n => format!(".{n:09}").trim_end_matches('0').to_string(),
-    };
-    let (hour, minute, second) = (rest / 3600, rest % 3600 / 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
 }
 
 /// Whether an open file is inside a task's secret directories, whatever path led there.
@@ -376,7 +358,7 @@ mod tests {
             (1_796_085_335, 448_402_390, "2026-12-01T00:35:35.44840239Z"),
             (-1, 0, "1969-12-31T23:59:59Z"),
         ] {
-            assert_eq!(rfc3339(seconds, nanos), text);
+            assert_eq!(instant_text(seconds, nanos), text);
         }
     }
 }
