@@ -1,6 +1,6 @@
 //! The node: what its parts share, and starting and stopping it.
 
-use crate::alloc::{AllocHandle, AllocInfo, Msg, Origin, Runner, job_key};
+use crate::alloc::{AllocHandle, AllocInfo, Msg, Origin, Runner, job_key, key_of};
 use crate::config::{NodeConfig, NodeError};
 use crate::env::node_keys;
 use crate::fingerprint;
@@ -280,7 +280,7 @@ impl Shared {
     }
 
     async fn apply_alloc(self: &Arc<Self>, alloc: Allocation, complete: bool) -> Result<(), ForgottenJob> {
-        let key = job_key(&alloc.namespace, &alloc.job_id, alloc.job_create_index, alloc.job_version);
+        let key = key_of(&alloc);
         let job = lock(&self.jobs).get(&key).map(|entry| Arc::clone(&entry.job));
         let known = self.handle(alloc.id);
         let Some(job) = job else {
@@ -306,12 +306,12 @@ impl Shared {
     }
 
     fn launch(self: &Arc<Self>, alloc: Allocation, job: Arc<Job>, origin: Origin) {
+        let Some(group) = job.group(&alloc.task_group).cloned() else {
+            return self.refuse_alloc(&alloc, &format!("the job has no group {:?}", alloc.task_group));
+        };
         let id = alloc.id;
-        let refused = alloc.clone();
-        match Runner::launch(self, alloc, job, origin) {
-            Some(handle) => drop(lock(&self.allocs).insert(id, handle)),
-            None => self.refuse_alloc(&refused, &format!("the job has no group {:?}", refused.task_group)),
-        }
+        let handle = Runner::launch(self, alloc, job, group, origin);
+        lock(&self.allocs).insert(id, handle);
     }
 
     /// An allocation that cannot be run at all.
@@ -552,10 +552,9 @@ async fn restore(shared: &Arc<Shared>, loaded: Loaded) {
     }
 }
 
-fn restore_one(shared: &Arc<Shared>, id: AllocId, stored: LoadedAlloc, rebooted: bool) {
-    let alloc = stored.alloc.clone();
-    let key = job_key(&alloc.namespace, &alloc.job_id, alloc.job_create_index, alloc.job_version);
-    let Some(job) = lock(&shared.jobs).get(&key).map(|entry| Arc::clone(&entry.job)) else {
+fn restore_one(shared: &Arc<Shared>, id: AllocId, mut stored: LoadedAlloc, rebooted: bool) {
+    let alloc = std::mem::take(&mut stored.alloc);
+    let Some(job) = lock(&shared.jobs).get(&key_of(&alloc)).map(|entry| Arc::clone(&entry.job)) else {
         tracing::warn!(alloc = %id, "the job of a stored allocation cannot be read; the servers send it again");
         return;
     };

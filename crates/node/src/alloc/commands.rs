@@ -53,7 +53,7 @@ impl Runner {
         let before = before.filter_map(|id| self.shared.terminal_watch(*id)).collect();
         let gone = self.lost_directory;
         let work = setup(Arc::clone(&self.shared), self.info.dir.clone(), before, gone);
-        let (work, abort) = abortable(work);
+        let (work, abort) = abortable(drive::ahead(work));
         self.setup = Some(abort);
         self.work.push(Box::pin(async move { work.await.unwrap_or(Done::Nothing) }));
     }
@@ -74,7 +74,7 @@ impl Runner {
         if hooks.files.as_ref().is_some_and(|files| files.fetch) && !hooks.task.artifacts.is_empty() {
             self.feed(Event::Note { task: Name::clone(&task), fact: TaskFact::DownloadingArtifacts });
         }
-        let (work, abort) = abortable(prestart(hooks));
+        let (work, abort) = abortable(drive::ahead(prestart(hooks)));
         self.hooks.insert(task, abort);
         self.work.push(Box::pin(async move { work.await.unwrap_or(Done::Nothing) }));
     }

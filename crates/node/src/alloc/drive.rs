@@ -7,9 +7,24 @@ use herdsman_model::{Name, TaskFact};
 use herdsman_world::World;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// First and longest wait between two attempts of something a driver must do in the end.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(120));
+
+/// Begins work at once, so that it goes on while the runner waits for the store. It ends early when it is dropped.
+pub fn ahead(work: impl Future<Output = Done> + Send + 'static) -> impl Future<Output = Done> + Send + 'static {
+    let mut begun = JoinSet::new();
+    begun.spawn(work);
+    async move {
+        match begun.join_next().await {
+            Some(Ok(done)) => done,
+            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The runtime is ending.
+            Some(Err(_)) | None => Done::Nothing,
+        }
+    }
+}
 
 /// Starts a task.
 pub async fn start(driver: Arc<dyn Driver>, spec: TaskSpec, task: Name, key: Key) -> Done {

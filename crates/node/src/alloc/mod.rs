@@ -112,6 +112,11 @@ pub struct AllocHandle {
     pub sender: mpsc::Sender<Msg>,
 }
 
+/// The store's key of the job that an allocation refers to.
+pub fn key_of(alloc: &Allocation) -> String {
+    job_key(&alloc.namespace, &alloc.job_id, alloc.job_create_index, alloc.job_version)
+}
+
 /// The key of a job in the store: a job registered anew under the same id is another one.
 pub fn job_key(namespace: &str, id: &str, create_index: u64, version: u64) -> String {
     format!("{namespace}\0{id}\0{create_index}\0{version}")

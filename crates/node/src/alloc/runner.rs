@@ -1,7 +1,7 @@
 //! The loop of a runner.
 
 use super::dir::AllocDir;
-use super::{AllocInfo, Msg, QUEUE, Running, StoredLife, job_key};
+use super::{AllocInfo, Msg, QUEUE, Running, StoredLife, key_of};
 use crate::checks::CheckNews;
 use crate::node::Shared;
 use crate::serve::Refusal;
@@ -111,14 +111,14 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Makes the runner of an allocation, and how to reach it. `None`: the job has no such group, which is reported.
+    /// Makes the runner of an allocation of this group of the job; gives how to reach it.
     pub fn launch(
         shared: &Arc<Shared>,
         mut alloc: Allocation,
         job: Arc<Job>,
+        group: Arc<TaskGroup>,
         origin: Origin,
-    ) -> Option<super::AllocHandle> {
-        let group = Arc::clone(job.group(&alloc.task_group)?);
+    ) -> super::AllocHandle {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let info = Arc::new(AllocInfo {
             id: alloc.id,
@@ -168,7 +168,7 @@ impl Runner {
             runner.run(receiver, news, origin).await;
             drop(alive);
         });
-        Some(handle)
+        handle
     }
 
     async fn run(mut self, mut messages: mpsc::Receiver<Msg>, mut news: mpsc::Receiver<CheckNews>, origin: Origin) {
@@ -457,7 +457,10 @@ impl Runner {
                 self.register(owner);
             }
         }
-        self.save(&[]).await;
+        // What the lifecycle recorded meanwhile took it along.
+        if self.unsaved_alloc {
+            self.save(&[]).await;
+        }
     }
 
     /// The servers want the allocation stopped.
@@ -567,11 +570,6 @@ impl Runner {
             healthy_at: self.deployment.timestamp,
         }
     }
-}
-
-/// The store's key of the job that an allocation refers to.
-fn key_of(alloc: &Allocation) -> String {
-    job_key(&alloc.namespace, &alloc.job_id, alloc.job_create_index, alloc.job_version)
 }
 
 /// Answer to a collection of something that still runs.
