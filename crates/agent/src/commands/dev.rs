@@ -5,13 +5,17 @@ use crate::devrun::{self, EXIT_BAD_FILE};
 use crate::log::Log;
 use crate::start::Agent;
 use herdsman_cli::{Call, Failure, jobfile};
-use herdsman_client::{Client, Options};
-use serde_json::{Map, json};
+use herdsman_client::{Client, Options, Query};
+use serde_json::{Map, Value, json};
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 /// Interrupts that wait; more than two mean nothing more.
 const INTERRUPTS: usize = 4;
+
+/// How long the node of this process may take to be ready for work.
+const NODE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs the command.
 pub async fn run(call: &mut Call<'_>) -> Result<u8, Failure> {
@@ -29,9 +33,36 @@ pub async fn run(call: &mut Call<'_>) -> Result<u8, Failure> {
         .map_err(|e| Failure::new(format!("Error starting agent: {e}")))?;
     let client = Client::new(&format!("http://{}", agent.http_addr()), Options::default())
         .map_err(|e| Failure::new(e.to_string()))?;
-    let exit = devrun::run(&client, &file.job, file.submission, call.terminal, interrupts).await;
+    let exit = match node_ready(&client).await {
+        Ok(()) => devrun::run(&client, &file.job, file.submission, call.terminal, interrupts)
+            .await
+            .map_err(|e| Failure::new(e.to_string())),
+        Err(failure) => Err(failure),
+    };
     agent.shutdown(true).await;
-    exit.map_err(|e| Failure::new(e.to_string()))
+    exit
+}
+
+/// Waits for the node: to a job that comes before it, this machine would look full.
+async fn node_ready(client: &Client) -> Result<(), Failure> {
+    let wait = async {
+        let mut index = 0;
+        loop {
+            let query = Query::none().after(index, NODE_LIMIT);
+            let (nodes, meta) =
+                client.get::<Value>("/v1/nodes", &query).await.map_err(|e| Failure::new(e.to_string()))?;
+            if nodes.as_array().is_some_and(|all| all.iter().any(|node| node["Status"] == "ready")) {
+                return Ok(());
+            }
+            index = meta.index.max(1);
+        }
+    };
+    tokio::time::timeout(NODE_LIMIT, wait).await.unwrap_or_else(|_| {
+        Err(Failure::new(format!(
+            "the node of this process was not ready within {} s; run again with -verbose to see its log",
+            NODE_LIMIT.as_secs()
+        )))
+    })
 }
 
 /// Development settings on free ports, silent unless somebody wants the agent's own log.
