@@ -14,8 +14,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Time that work gets before collection begins.
+/// A collection begins when no allocation has begun for this long: new work goes first.
 const LINGER: Duration = Duration::from_secs(1);
+/// Work that keeps beginning puts a collection off by at most this many times that.
+const LINGERS: usize = 10;
 
 /// Why something has to go.
 fn pressure(config: &GcConfig, shared: &Shared, allocs: usize) -> Option<String> {
@@ -63,10 +65,20 @@ pub async fn run(shared: Arc<Shared>) {
             () = shared.world.clock.sleep(wait) => {}
             () = async {
                 shared.gc_wanted().await;
-                // What ends together is collected together, and work that begins goes first.
-                shared.world.clock.sleep(LINGER).await;
+                quiet(&shared).await;
             } => {}
             () = stopped(&mut stop) => return,
+        }
+    }
+}
+
+/// Waits for a moment in which nothing begins. What ends together is collected together.
+async fn quiet(shared: &Shared) {
+    for _ in 0..LINGERS {
+        let begun = shared.begun();
+        shared.world.clock.sleep(LINGER).await;
+        if shared.begun() == begun {
+            return;
         }
     }
 }

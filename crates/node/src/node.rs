@@ -16,7 +16,7 @@ use herdsman_proto::AllocUpdate;
 use herdsman_world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
@@ -76,6 +76,8 @@ pub struct Shared {
     /// Places for requests that are being answered.
     pub bulk_slots: Arc<Semaphore>,
     gc: Notify,
+    /// Allocations that have begun here.
+    begun: AtomicU64,
     alive: Mutex<Option<mpsc::Sender<()>>>,
 }
 
@@ -230,6 +232,11 @@ impl Shared {
         self.gc.notify_one();
     }
 
+    /// Allocations that have begun since the agent started.
+    pub fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
     pub async fn gc_wanted(&self) {
         self.gc.notified().await;
     }
@@ -310,6 +317,7 @@ impl Shared {
             return self.refuse_alloc(&alloc, &format!("the job has no group {:?}", alloc.task_group));
         };
         let id = alloc.id;
+        self.begun.fetch_add(1, Ordering::Relaxed);
         let handle = Runner::launch(self, alloc, job, group, origin);
         lock(&self.allocs).insert(id, handle);
     }
@@ -450,6 +458,7 @@ impl Node {
             disk_slots: Semaphore::new(DISK_SLOTS),
             bulk_slots: Arc::new(Semaphore::new(session::BULK_CHANNELS)),
             gc: Notify::new(),
+            begun: AtomicU64::new(0),
             alive: Mutex::new(Some(alive)),
         });
         restore(&shared, loaded).await;
@@ -527,6 +536,7 @@ fn take_directories(config: &mut NodeConfig, world: &World) -> Result<Box<dyn Se
     if let Ok(full) = config.alloc_dir.canonicalize() {
         config.alloc_dir = full;
     }
+    crate::alloc::dir::spread(&config.alloc_dir);
     let path = config.state_dir.join("lock");
     world.disk.lock(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => NodeError::InUse { path: config.state_dir.clone() },

@@ -40,12 +40,24 @@ impl Runner {
                 Command::Start { task, key } => self.start(task, key),
                 Command::Kill { task, key, signal, timeout } => self.kill(&task, key, signal, timeout),
                 Command::Publish { urgent } => self.publish(urgent),
-                Command::RunPostrun => {
-                    self.deregister_all();
-                    self.feed(Event::PostrunDone);
-                }
+                Command::RunPostrun => self.begin_postrun(),
             }
         }
+    }
+
+    /// Every task is dead. Secrets go at once: nobody reads them any more, and each is a file system that costs the kernel
+    /// something whenever a memory cgroup ends.
+    fn begin_postrun(&mut self) {
+        self.deregister_all();
+        let (shared, dir, tasks) = (Arc::clone(&self.shared), self.info.dir.clone(), self.info.tasks.clone());
+        self.work.push(Box::pin(async move {
+            let root = dir.root.clone();
+            let gone = shared.disk_work(move || dir.forget_secrets(tasks.iter().map(|t| &**t))).await;
+            if let Err(error) = gone {
+                tracing::warn!(dir = %root.display(), %error, "secrets stay in memory until the allocation is collected");
+            }
+            Done::Event(Event::PostrunDone)
+        }));
     }
 
     fn begin_setup(&mut self) {

@@ -10,7 +10,7 @@
 //! directories for a link makes its own next start fail and nothing else. `secrets` is in memory where the agent may mount.
 
 use herdsman_model::AllocId;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, fchmod, mkdirat, openat2};
+use rustix::fs::{AtFlags, CWD, IFlags, Mode, OFlags, ResolveFlags, fchmod, mkdirat, openat2};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::ffi::CString;
@@ -89,17 +89,37 @@ impl AllocDir {
         Ok(())
     }
 
-    /// Removes everything. What is not there is no error.
-    pub fn destroy(&self, tasks: &[&str]) -> io::Result<()> {
+    /// Takes the tasks' secrets out of memory. What is not mounted, or not there, is no error.
+    pub fn forget_secrets<'a>(&self, tasks: impl IntoIterator<Item = &'a str>) -> io::Result<()> {
         for task in tasks {
-            let secrets = self.task(task).join("secrets");
-            // Not mounted, or not there: nothing to do.
-            let _ = unmount(&secrets, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+            match unmount(self.task(task).join("secrets"), UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+                // An agent without the right to mount has mounted nothing.
+                Ok(()) | Err(Errno::INVAL | Errno::NOENT | Errno::PERM) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
+        Ok(())
+    }
+
+    /// Removes everything. What is not there is no error.
+    pub fn destroy<'a>(&self, tasks: impl IntoIterator<Item = &'a str>) -> io::Result<()> {
+        self.forget_secrets(tasks)?;
         match std::fs::remove_dir_all(&self.root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             result => result,
         }
+    }
+}
+
+/// Tells the file system that the directories below this one have nothing to do with each other, so that ext4 spreads them
+/// over the disk. Side by side, each new one would have to look past the remains of those that went within the last minutes.
+/// Only where they lie depends on it: a file system without the flag is left as it is.
+pub fn spread(alloc_dir: &Path) {
+    if let Ok(dir) = open_root(alloc_dir)
+        && let Ok(flags) = rustix::fs::ioctl_getflags(&dir)
+        && !flags.contains(IFlags::TOPDIR)
+    {
+        let _ = rustix::fs::ioctl_setflags(&dir, flags | IFlags::TOPDIR);
     }
 }
 
@@ -220,9 +240,9 @@ mod tests {
             let found = std::fs::metadata(dir.root.join(path)).unwrap().permissions().mode();
             assert_eq!(found & 0o7777, mode, "{path}");
         }
-        dir.destroy(&["web"]).unwrap();
+        dir.destroy(["web"]).unwrap();
         assert!(!dir.exists());
-        dir.destroy(&["web"]).unwrap();
+        dir.destroy(["web"]).unwrap();
     }
 
     #[test]
@@ -233,7 +253,7 @@ mod tests {
         std::fs::remove_dir(dir.root.join("web/local")).unwrap();
         symlink(temp.path(), dir.root.join("web/local")).unwrap();
         assert!(dir.build_task("web", 0).is_err());
-        dir.destroy(&["web"]).unwrap();
+        dir.destroy(["web"]).unwrap();
         assert!(temp.path().exists());
     }
 
@@ -258,7 +278,7 @@ mod tests {
         for path in ["../x", "a/../../x", "out/x", ""] {
             assert!(write_within(&local, path, b"x", 0o644).is_err(), "{path:?}");
         }
-        dir.destroy(&["web"]).unwrap();
+        dir.destroy(["web"]).unwrap();
     }
 
     #[test]
@@ -272,6 +292,6 @@ mod tests {
         for path in ["alloc/abs", "alloc/rel", "alloc/magic/passwd", "../outside"] {
             assert!(open_within(&dir.root, path, OFlags::RDONLY).is_err(), "{path}");
         }
-        dir.destroy(&[]).unwrap();
+        dir.destroy([]).unwrap();
     }
 }

@@ -545,7 +545,7 @@ impl Runner {
             self.done(done);
         }
         let (dir, tasks) = (self.info.dir.clone(), self.info.tasks.clone());
-        let removed = self.shared.disk_work(move || dir.destroy(&tasks.iter().map(|t| &**t).collect::<Vec<_>>())).await;
+        let removed = self.shared.disk_work(move || dir.destroy(tasks.iter().map(|t| &**t))).await;
         if let Err(error) = removed {
             tracing::warn!(alloc = %self.alloc.id, %error, "the allocation directory could not be removed");
         }

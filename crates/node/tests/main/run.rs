@@ -41,6 +41,23 @@ async fn all_hooks_run_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn secrets_end_with_the_allocation() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&World::real().unwrap()).await;
+    let node = node(dir.path(), &server.addr).await;
+    let main = sh("main", None, "echo key > secrets/key");
+    let after = sh("stop", Some((Hook::Poststop, false)), "cat ../main/secrets/key > $NOMAD_ALLOC_DIR/data/seen");
+    let id = server.place(&job("secret", JobType::Batch, vec![main, after]));
+    server.until_status(id, ClientStatus::Complete).await;
+    let root = dir.path().join(format!("alloc/{id}"));
+    assert_eq!(std::fs::read_to_string(root.join("alloc/data/seen")).unwrap(), "key\n", "poststop still has them");
+    let mounts = || std::fs::read_to_string("/proc/self/mounts").unwrap();
+    server.until("secrets are gone", |_| (!mounts().contains(&format!("{id}/"))).then_some(())).await;
+    assert!(root.join("main/secrets").is_dir());
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_restart_policy_acts_and_the_failure_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&World::real().unwrap()).await;
