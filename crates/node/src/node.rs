@@ -8,7 +8,7 @@ use crate::gc;
 use crate::identity::{self, Identity};
 use crate::services::Registry;
 use crate::session::{self, Incoming};
-use crate::store::{Loaded, LoadedAlloc, Op, Store, Stored};
+use crate::store::{DirLock, Loaded, LoadedAlloc, Op, Store, Stored};
 use crate::updates::Updates;
 use herdsman_drivers::{Driver, Drivers, Health};
 use herdsman_model::{AllocId, Allocation, ClientStatus, DriverInfo, Job, Node as NodeNoun, NodeEvent, NodeId};
@@ -411,7 +411,6 @@ impl From<WorkLost> for (&'static str, String) {
 pub struct Node {
     shared: Arc<Shared>,
     ended: mpsc::Receiver<()>,
-    _lock: Box<dyn Send + Sync>,
 }
 
 impl Node {
@@ -421,9 +420,9 @@ impl Node {
     /// # Errors
     /// A directory cannot be made or written, or another agent has it.
     pub async fn start(mut config: NodeConfig, world: World, drivers: Drivers) -> Result<Node, NodeError> {
-        let guard = take_directories(&mut config, &world)?;
+        let lock = take_directories(&mut config, &world)?;
         let identity = identity::load_or_make(&world, &config.state_dir)?;
-        let (store, loaded) = Store::open(&world, &config.state_dir).await?;
+        let (store, loaded) = Store::open(&world, &config.state_dir, lock).await?;
         let (events, waiting_events) = mpsc::channel(session::EVENT_QUEUE);
         let (alive, ended) = mpsc::channel(1);
         let dynamic: DynamicMeta =
@@ -473,7 +472,7 @@ impl Node {
         part(Box::pin(gc::run(Arc::clone(&shared))));
         part(Box::pin(watch_drivers(Arc::clone(&shared))));
         part(Box::pin(watch_store(Arc::clone(&shared))));
-        Ok(Node { shared, ended, _lock: guard })
+        Ok(Node { shared, ended })
     }
 
     /// The node's id.
@@ -520,11 +519,12 @@ impl Node {
         if tokio::time::timeout(SHUTDOWN_WAIT, ended).await.is_err() {
             tracing::debug!("some part of the node did not end in time");
         }
+        self.shared.store.close().await;
     }
 }
 
 /// Makes the directories and takes the state directory for this process alone.
-fn take_directories(config: &mut NodeConfig, world: &World) -> Result<Box<dyn Send + Sync>, NodeError> {
+fn take_directories(config: &mut NodeConfig, world: &World) -> Result<DirLock, NodeError> {
     let make = |path: &PathBuf| {
         let io = |error| NodeError::Io { what: "make", path: path.clone(), error };
         world.disk.create_dir_all(path).map_err(io)

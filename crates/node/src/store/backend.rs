@@ -3,6 +3,7 @@
 use herdsman_world::{DiskFile, OpenMode, World};
 use redb::{Database, StorageBackend};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,7 +46,12 @@ pub(super) fn open(world: &World, path: &Path, cache_bytes: usize) -> Result<Dat
     if let Some(dir) = path.parent() {
         world.disk.sync_dir(dir).map_err(OpenError::Io)?;
     }
-    let opened = Database::builder().set_cache_size(cache_bytes).create_with_backend(Backend(file));
+    let open = || Database::builder().set_cache_size(cache_bytes).create_with_backend(Backend(file));
+    // redb takes for granted that a file is as long as its header says.
+    let opened = catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|_| {
+        let text = "the file does not agree with its own header".to_string();
+        Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted(text)))
+    });
     opened.map_err(|error| match error {
         redb::DatabaseError::Storage(redb::StorageError::Io(error)) => match error.kind() {
             // A file that ends too early or is no database is damaged, not out of reach.

@@ -80,22 +80,28 @@ pub enum Op {
     PutMeta(&'static str, Vec<u8>),
 }
 
-struct Write {
-    ops: Vec<Op>,
-    done: oneshot::Sender<Result<(), String>>,
+/// What the writer is asked for.
+enum Ask {
+    Write { ops: Vec<Op>, done: oneshot::Sender<Result<(), String>> },
+    Close(oneshot::Sender<()>),
 }
+
+/// What keeps other agents off a directory while it is held.
+pub type DirLock = Box<dyn Send + Sync>;
 
 /// The store. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
-    queue: mpsc::Sender<Write>,
+    queue: mpsc::Sender<Ask>,
     failing: Arc<AtomicBool>,
 }
 
 impl Store {
     /// Opens the store below `state_dir` and reads all of it. One that cannot be read is set aside, so that the node
     /// can go on: the servers send its allocations again, and a start that was carried out is found by its key.
-    pub async fn open(world: &World, state_dir: &Path) -> Result<(Store, Loaded), NodeError> {
+    ///
+    /// The lock of the directory is let go when the database is closed, not before: two writers would tear it.
+    pub async fn open(world: &World, state_dir: &Path, lock: DirLock) -> Result<(Store, Loaded), NodeError> {
         let path = state_dir.join(FILE);
         let db = match backend::open(world, &path, CACHE_BYTES) {
             Ok(db) => db,
@@ -114,7 +120,15 @@ impl Store {
         let loaded = load::load(&db.begin_read().map_err(|e| store_error(e.into()))?).map_err(&store_error)?;
         let (queue, writes) = mpsc::channel(QUEUE);
         let failing = Arc::new(AtomicBool::new(false));
-        tokio::spawn(writer(world.clone(), path, db, writes, Arc::clone(&failing)));
+        let work = writer(world.clone(), path, db, writes, Arc::clone(&failing));
+        tokio::spawn(async move {
+            let closing = work.await;
+            drop(lock);
+            for closed in closing {
+                // Whoever asked may have gone.
+                let _ = closed.send(());
+            }
+        });
         Ok((Store { queue, failing }, loaded))
     }
 
@@ -122,8 +136,17 @@ impl Store {
     pub async fn write(&self, ops: Vec<Op>) -> Result<(), String> {
         let (done, result) = oneshot::channel();
         let closed = || "the node store is closed".to_string();
-        self.queue.send(Write { ops, done }).await.map_err(|_| closed())?;
+        self.queue.send(Ask::Write { ops, done }).await.map_err(|_| closed())?;
         result.await.map_err(|_| closed())?
+    }
+
+    /// Ends all writing. Returns when the database is closed and its directory free for another agent.
+    pub async fn close(&self) {
+        let (closed, waiting) = oneshot::channel();
+        if self.queue.send(Ask::Close(closed)).await.is_ok() {
+            // An error means that it is closed already.
+            let _ = waiting.await;
+        }
     }
 
     /// The last write failed (a full disk, most likely): no new task may start.
@@ -145,40 +168,76 @@ fn prepare(db: &Database) -> Result<(), redb::Error> {
 }
 
 /// The writer: one transaction for all that waits. After an error the store is opened anew, because what a failed sync was
-/// for is not known; what was not stored is written again by whoever wanted it.
+/// for is not known; what was not stored is written again by whoever wanted it. Gives who waits for the end.
 async fn writer(
     world: World,
     path: PathBuf,
     db: Database,
-    mut writes: mpsc::Receiver<Write>,
+    mut asks: mpsc::Receiver<Ask>,
     failing: Arc<AtomicBool>,
-) {
+) -> Vec<oneshot::Sender<()>> {
     let mut batch = Vec::new();
     let held = Arc::new(Mutex::new(Some(db)));
-    while writes.recv_many(&mut batch, BATCH).await > 0 {
-        let (ops, done): (Vec<_>, Vec<_>) = batch.drain(..).map(|write| (write.ops, write.done)).unzip();
-        let (held, on, path) = (Arc::clone(&held), world.clone(), path.clone());
-        let work = move || {
-            let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-            let db = match held.take() {
-                Some(db) => db,
-                None => backend::open(&on, &path, CACHE_BYTES).map_err(std::io::Error::other)?,
-            };
-            commit(&db, &ops).map_err(std::io::Error::other)?;
-            *held = Some(db);
-            Ok(())
-        };
-        let result = herdsman_world::disk::run(&*world.disk, work).await.map_err(|error| error.to_string());
-        let failed = result.is_err();
-        if failing.swap(failed, Ordering::Relaxed) != failed {
-            match &result {
-                Ok(()) => tracing::info!("the node store can be written again"),
-                Err(error) => tracing::error!(%error, "the node store cannot be written; no new task starts"),
+    let mut closing = Vec::new();
+    while closing.is_empty() && asks.recv_many(&mut batch, BATCH).await > 0 {
+        let (mut ops, mut waiters) = (Vec::new(), Vec::new());
+        for ask in batch.drain(..) {
+            match ask {
+                Ask::Write { ops: more, done } => {
+                    ops.push(more);
+                    waiters.push(done);
+                }
+                Ask::Close(closed) => closing.push(closed),
             }
         }
-        for waiter in done {
-            // A waiter that is gone no longer wants to know.
-            let _ = waiter.send(result.clone());
+        if !ops.is_empty() {
+            let result = write(&world, &path, &held, ops).await;
+            note_result(&failing, &result);
+            for waiter in waiters {
+                // A waiter that is gone no longer wants to know.
+                let _ = waiter.send(result.clone());
+            }
+        }
+    }
+    // Closing writes too.
+    let closed = herdsman_world::disk::run(&*world.disk, move || {
+        drop(held.lock().unwrap_or_else(PoisonError::into_inner).take());
+        Ok(())
+    });
+    if let Err(error) = closed.await {
+        tracing::warn!(%error, "the node store was not closed well; the next agent repairs it");
+    }
+    closing
+}
+
+/// Stores a batch in one transaction.
+async fn write(
+    world: &World,
+    path: &Path,
+    held: &Arc<Mutex<Option<Database>>>,
+    ops: Vec<Vec<Op>>,
+) -> Result<(), String> {
+    let (held, on, path) = (Arc::clone(held), world.clone(), path.to_path_buf());
+    let work = move || {
+        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        let db = match held.take() {
+            Some(db) => db,
+            None => backend::open(&on, &path, CACHE_BYTES).map_err(std::io::Error::other)?,
+        };
+        commit(&db, &ops).map_err(std::io::Error::other)?;
+        *held = Some(db);
+        Ok(())
+    };
+    herdsman_world::disk::run(&*world.disk, work).await.map_err(|error| error.to_string())
+}
+
+/// Keeps whether the store can be written, and tells of a change.
+fn note_result(failing: &AtomicBool, result: &Result<(), String>) {
+    let failed = result.is_err();
+    if failing.swap(failed, Ordering::Relaxed) != failed {
+        match result {
+            Ok(()) => tracing::info!("the node store can be written again"),
+            Err(error) => tracing::error!(%error, "the node store cannot be written; no new task starts"),
         }
     }
 }

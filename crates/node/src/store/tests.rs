@@ -14,7 +14,7 @@ fn world() -> (World, Arc<SimDisk>) {
 }
 
 async fn open(world: &World) -> (Store, Loaded) {
-    Store::open(world, Path::new(DIR)).await.unwrap()
+    Store::open(world, Path::new(DIR), Box::new(())).await.unwrap()
 }
 
 fn record() -> TaskRecord {
@@ -50,6 +50,37 @@ async fn what_was_written_is_there_after_a_crash() {
     assert_eq!(one.tasks["web"], record());
     assert_eq!(one.handles["web"], b"handle");
     assert_eq!((&one.life, &one.damage), (&Some(StoredLife::default()), &None));
+}
+
+#[tokio::test]
+async fn a_closed_store_has_let_go_of_its_directory_and_takes_no_more() {
+    let (world, _disk) = world();
+    let path = Path::new(DIR).join("lock");
+    let lock = || world.disk.lock(&path);
+    let (store, _) = Store::open(&world, Path::new(DIR), lock().unwrap()).await.unwrap();
+    store.write(ops(1)).await.unwrap();
+    assert!(lock().is_err());
+    store.close().await;
+    assert!(lock().is_ok());
+    assert_eq!(store.write(ops(2)).await, Err("the node store is closed".to_string()));
+    store.close().await;
+    assert_eq!(open(&world).await.1.allocs.len(), 1);
+}
+
+#[tokio::test]
+async fn a_file_of_the_wrong_length_is_set_aside() {
+    for change in [4096_i64, -4096, 7] {
+        let (world, _disk) = world();
+        let (store, _) = open(&world).await;
+        store.write(ops(1)).await.unwrap();
+        store.close().await;
+        let file = world.disk.open(&Path::new(DIR).join(FILE), herdsman_world::OpenMode::CreateOrOpen).unwrap();
+        file.set_len(file.len().unwrap().checked_add_signed(change).unwrap()).unwrap();
+        let (store, _) = open(&world).await;
+        store.write(ops(3)).await.unwrap();
+        store.close().await;
+        assert!(open(&world).await.1.allocs.contains_key(&AllocId([3; 16])), "{change}");
+    }
 }
 
 /// Power fails at every point of a few writes: what was acknowledged is there, and the store opens.
