@@ -9,22 +9,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use herdsman_shim::cgroup::Mode;
-use herdsman_shim::messages::{Isolation, MountStep};
-use tokio::sync::mpsc;
+use herdsman_shim::messages::{Isolation, MountStep, StartRequest};
 
 use crate::config::Config;
-use crate::driver::{Capabilities, Driver, DriverError, ExecError, Fingerprint, FsIsolation, RecoverError, StartError};
-use crate::executor::{Executor, bytes, key_of, stop_signal};
+use crate::driver::{Capabilities, Fingerprint, FsIsolation, StartError};
+use crate::executor::{Executor, bytes};
+use crate::process::ProcessDriver;
 use crate::raw_exec::check_ids;
 use crate::schema::{self, ConfigError, Key, Kind, key, required};
-use crate::signals;
-use crate::stats::TaskStats;
-use crate::streams::{ExecInput, ExecOutput, ExecSpec};
-use crate::types::{DriverNetwork, ExitResult, Handle, Propagation, TaskSpec};
+use crate::types::{Propagation, StartKey, TaskSpec};
 use crate::users::IdRanges;
 
 const KEYS: &[Key] = &[
@@ -449,19 +445,18 @@ fn check_values(config: &serde_json::Value) -> Result<(), ConfigError> {
 }
 
 #[async_trait]
-impl Driver for ExecDriver {
-    fn name(&self) -> &'static str {
-        "exec"
-    }
+impl ProcessDriver for ExecDriver {
+    const NAME: &'static str = "exec";
+    const CAPABILITIES: Capabilities = Capabilities {
+        send_signals: true,
+        exec: true,
+        fs_isolation: FsIsolation::Chroot,
+        mounts: true,
+        initiates_network: false,
+    };
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            send_signals: true,
-            exec: true,
-            fs_isolation: FsIsolation::Chroot,
-            mounts: true,
-            initiates_network: false,
-        }
+    fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     async fn fingerprint(&self) -> Fingerprint {
@@ -473,14 +468,18 @@ impl Driver for ExecDriver {
         check_values(config)
     }
 
-    async fn start(&self, spec: TaskSpec) -> Result<(Handle, Option<DriverNetwork>), StartError> {
-        if let Some(short) = self.shortcoming() {
-            return Err(StartError::fatal(format!("the exec driver cannot isolate tasks here: {}", short.description)));
+    fn check_node(&self) -> Result<(), StartError> {
+        match self.shortcoming() {
+            None => Ok(()),
+            Some(short) => {
+                Err(StartError::fatal(format!("the exec driver cannot isolate tasks here: {}", short.description)))
+            }
         }
-        self.check_config(&spec.config).map_err(|e| StartError::fatal(e.to_string()))?;
-        let key = key_of(&spec)?;
+    }
+
+    async fn plan(&self, spec: &TaskSpec, key: &StartKey) -> Result<StartRequest, StartError> {
         let config = Config::new(&spec.config);
-        let mut request = self.executor.request(&spec, &key);
+        let mut request = self.executor.request(spec, key);
         let name = if spec.user.is_empty() { "nobody" } else { &spec.user };
         let user = self.executor.set_user(&mut request, name).await?;
         check_ids(&user, &self.uids, &self.gids)?;
@@ -489,50 +488,15 @@ impl Driver for ExecDriver {
         request.cap_bounding = Some(bounding);
         request.cap_ambient = added;
         request.no_new_privs = true;
-        let command = program(&config.text_or_empty("command"), &spec);
+        let command = program(&config.text_or_empty("command"), spec);
         request.exe = command.clone().into_bytes();
         request.argv = [command].into_iter().chain(config.list("args")).map(String::into_bytes).collect();
         let work_dir = config.text_or_empty("work_dir");
         request.cwd = if work_dir.is_empty() { b"/".to_vec() } else { work_dir.into_bytes() };
         request.cgroups = self.executor.host().cgroups().plan(&key.file_name(), &Executor::limits(&spec.resources));
-        let mut isolation = self.isolation(&spec, config)?;
-        isolation.steps.extend(write_dns(&spec, &key.task)?);
+        let mut isolation = self.isolation(spec, config)?;
+        isolation.steps.extend(write_dns(spec, &key.task)?);
         request.isolation = Some(isolation);
-        let handle = self.executor.start(self.name(), &key, &request).await?;
-        Ok((handle, None))
-    }
-
-    async fn recover(&self, handle: &Handle) -> Result<(), RecoverError> {
-        self.executor.recover(handle).await
-    }
-
-    async fn wait(&self, handle: &Handle) -> ExitResult {
-        self.executor.wait(handle).await
-    }
-
-    async fn stop(&self, handle: &Handle, timeout: Duration, signal: &str) -> Result<(), DriverError> {
-        self.executor.stop(handle, timeout, stop_signal(signal, signals::number_or_interrupt("SIGINT"))).await
-    }
-
-    async fn signal(&self, handle: &Handle, signal: &str) -> Result<(), DriverError> {
-        self.executor.signal(handle, signals::number_or_interrupt(signal)).await
-    }
-
-    async fn destroy(&self, handle: &Handle, force: bool) -> Result<(), DriverError> {
-        self.executor.destroy(handle, force).await
-    }
-
-    async fn stats(&self, handle: &Handle) -> Result<TaskStats, DriverError> {
-        self.executor.stats(handle).await
-    }
-
-    async fn exec(
-        &self,
-        handle: &Handle,
-        spec: ExecSpec,
-        input: mpsc::Receiver<ExecInput>,
-        output: mpsc::Sender<ExecOutput>,
-    ) -> Result<i32, ExecError> {
-        self.executor.exec(handle, &spec, input, output).await
+        Ok(request)
     }
 }

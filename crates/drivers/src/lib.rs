@@ -27,6 +27,7 @@ mod driver;
 mod exec;
 mod executor;
 mod mock;
+mod process;
 mod raw_exec;
 mod schema;
 pub mod signals;

@@ -4,20 +4,16 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use herdsman_shim::messages::CgroupPlan;
-use tokio::sync::mpsc;
+use herdsman_shim::messages::{CgroupPlan, StartRequest};
 
 use crate::config::Config;
-use crate::driver::{Capabilities, Driver, DriverError, ExecError, Fingerprint, FsIsolation, RecoverError, StartError};
-use crate::executor::{Executor, bytes, key_of, stop_signal};
+use crate::driver::{Capabilities, Fingerprint, FsIsolation, StartError};
+use crate::executor::{Executor, bytes};
+use crate::process::ProcessDriver;
 use crate::schema::{self, ConfigError, Key, Kind, key, required};
-use crate::signals;
-use crate::stats::TaskStats;
-use crate::streams::{ExecInput, ExecOutput, ExecSpec};
-use crate::types::{DriverNetwork, ExitResult, Handle, TaskSpec};
+use crate::types::{StartKey, TaskSpec};
 use crate::users::{IdRanges, User, glob};
 
 const KEYS: &[Key] = &[
@@ -160,19 +156,18 @@ fn check_values(config: &serde_json::Value) -> Result<(), ConfigError> {
 }
 
 #[async_trait]
-impl Driver for RawExecDriver {
-    fn name(&self) -> &'static str {
-        "raw_exec"
-    }
+impl ProcessDriver for RawExecDriver {
+    const NAME: &'static str = "raw_exec";
+    const CAPABILITIES: Capabilities = Capabilities {
+        send_signals: true,
+        exec: true,
+        fs_isolation: FsIsolation::None,
+        mounts: false,
+        initiates_network: false,
+    };
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            send_signals: true,
-            exec: true,
-            fs_isolation: FsIsolation::None,
-            mounts: false,
-            initiates_network: false,
-        }
+    fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     async fn fingerprint(&self) -> Fingerprint {
@@ -184,21 +179,23 @@ impl Driver for RawExecDriver {
         check_values(config)
     }
 
-    async fn start(&self, spec: TaskSpec) -> Result<(Handle, Option<DriverNetwork>), StartError> {
-        if !self.options.enabled {
-            return Err(StartError::fatal("the raw_exec driver is not enabled on this node"));
+    fn check_node(&self) -> Result<(), StartError> {
+        if self.options.enabled {
+            return Ok(());
         }
-        self.check_config(&spec.config).map_err(|e| StartError::fatal(e.to_string()))?;
+        Err(StartError::fatal("the raw_exec driver is not enabled on this node"))
+    }
+
+    async fn plan(&self, spec: &TaskSpec, key: &StartKey) -> Result<StartRequest, StartError> {
         if !spec.mounts.is_empty() {
             return Err(StartError::fatal("task driver \"raw_exec\" does not support host volumes"));
         }
-        let key = key_of(&spec)?;
         let config = Config::new(&spec.config);
-        let mut request = self.executor.request(&spec, &key);
+        let mut request = self.executor.request(spec, key);
         let user = self.executor.set_user(&mut request, &spec.user).await?;
         check_ids(&user, &self.uids, &self.gids)?;
         let command = config.text_or_empty("command");
-        let exe = find_command(&command, &spec).ok_or_else(|| {
+        let exe = find_command(&command, spec).ok_or_else(|| {
             // As the peer puts it; people search for this text.
             StartError::fatal(format!(
                 "failed to launch command with executor: rpc error: code = Unknown desc = binary {command:?} could not be found"
@@ -212,42 +209,7 @@ impl Driver for RawExecDriver {
         let work_dir = config.text_or_empty("work_dir");
         request.cwd = if work_dir.is_empty() { bytes(&spec.dirs.task_dir) } else { work_dir.into_bytes() };
         request.oom_score_adj = i32::try_from(config.number("oom_score_adj").unwrap_or(0)).unwrap_or(0);
-        request.cgroups = self.cgroups(&spec, config, &key.file_name());
-        let handle = self.executor.start(self.name(), &key, &request).await?;
-        Ok((handle, None))
-    }
-
-    async fn recover(&self, handle: &Handle) -> Result<(), RecoverError> {
-        self.executor.recover(handle).await
-    }
-
-    async fn wait(&self, handle: &Handle) -> ExitResult {
-        self.executor.wait(handle).await
-    }
-
-    async fn stop(&self, handle: &Handle, timeout: Duration, signal: &str) -> Result<(), DriverError> {
-        self.executor.stop(handle, timeout, stop_signal(signal, signals::number_or_interrupt("SIGINT"))).await
-    }
-
-    async fn signal(&self, handle: &Handle, signal: &str) -> Result<(), DriverError> {
-        self.executor.signal(handle, signals::number_or_interrupt(signal)).await
-    }
-
-    async fn destroy(&self, handle: &Handle, force: bool) -> Result<(), DriverError> {
-        self.executor.destroy(handle, force).await
-    }
-
-    async fn stats(&self, handle: &Handle) -> Result<TaskStats, DriverError> {
-        self.executor.stats(handle).await
-    }
-
-    async fn exec(
-        &self,
-        handle: &Handle,
-        spec: ExecSpec,
-        input: mpsc::Receiver<ExecInput>,
-        output: mpsc::Sender<ExecOutput>,
-    ) -> Result<i32, ExecError> {
-        self.executor.exec(handle, &spec, input, output).await
+        request.cgroups = self.cgroups(spec, config, &key.file_name());
+        Ok(request)
     }
 }
