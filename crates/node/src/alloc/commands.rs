@@ -91,20 +91,25 @@ impl Runner {
         self.work.push(Box::pin(async move { work.await.unwrap_or(Done::Nothing) }));
     }
 
-    /// What artifacts and templates of a task need, if it has any.
-    fn file_hooks(&self, name: &Name, task: &Arc<Task>) -> Option<FileHooks> {
-        if task.artifacts.is_empty() && task.templates.is_empty() {
-            return None;
-        }
-        let source = SpecSource {
+    /// What a task's specification and environment are made from.
+    pub(super) fn source<'a>(&'a self, task: &'a Task) -> SpecSource<'a> {
+        SpecSource {
             shared: &self.shared,
             dir: &self.info.dir,
             alloc: &self.alloc,
             job: &self.job,
             group: &self.group,
             task,
-            rendered: None,
-        };
+            rendered: self.rendered.get(task.name.as_str()),
+        }
+    }
+
+    /// What artifacts and templates of a task need, if it has any.
+    fn file_hooks(&self, name: &Name, task: &Arc<Task>) -> Option<FileHooks> {
+        if task.artifacts.is_empty() && task.templates.is_empty() {
+            return None;
+        }
+        let source = SpecSource { rendered: None, ..self.source(task) };
         let driver = self.shared.drivers.get(&task.driver);
         let isolation = driver.map_or(FsIsolation::None, |driver| driver.capabilities().fs_isolation);
         let prepared = self.state.tasks.get(name).is_some_and(|record| record.prepared);
@@ -161,15 +166,7 @@ impl Runner {
                 recoverable: false,
             });
         };
-        let source = SpecSource {
-            shared: &self.shared,
-            dir: &self.info.dir,
-            alloc: &self.alloc,
-            job: &self.job,
-            group: &self.group,
-            task: &found,
-            rendered: self.rendered.get(&task),
-        };
+        let source = self.source(&found);
         let events = self.event_sink(&task);
         let spec = task_spec(&source, driver.capabilities(), key, events).and_then(|spec| {
             let checked = driver.check_config(&spec.config);

@@ -1,6 +1,6 @@
 //! Services of an allocation and the checks that go with them.
 
-use super::hooks::{SpecSource, environment};
+use super::hooks::environment;
 use super::runner::Runner;
 use crate::checks::{self, CheckPlan};
 use crate::env::TaskEnv;
@@ -75,16 +75,7 @@ impl Runner {
         let no_task = Task::default();
         let found = task.and_then(|task| self.group.task(task));
         let task = found.map_or(&no_task, |task| &**task);
-        let source = SpecSource {
-            shared: &self.shared,
-            dir: &self.info.dir,
-            alloc: &self.alloc,
-            job: &self.job,
-            group: &self.group,
-            task,
-            rendered: self.rendered.get(task.name.as_str()),
-        };
-        environment(&source, FsIsolation::None)
+        environment(&self.source(task), FsIsolation::None)
     }
 }
 
