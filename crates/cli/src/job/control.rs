@@ -139,12 +139,19 @@ pub async fn revert(call: &mut Call<'_>) -> Result<u8, Failure> {
     finish(call, &client, answer.text("EvalID"), "").await
 }
 
+/// The versions of a job, under `Versions`.
+///
+/// # Errors
+/// The agent cannot be asked.
+pub async fn versions_of(client: &Client, found: &FoundJob) -> Result<Value, Failure> {
+    let path = format!("{}/versions", found.path());
+    let (versions, _) = client.get(&path, &found.query()).await.attempt("Error retrieving job versions")?;
+    Ok(versions)
+}
+
 /// The number of the version that carries a tag.
 async fn tagged_version(client: &Client, found: &FoundJob, tag: &str) -> Result<u64, Failure> {
-    let (versions, _): (Value, _) = client
-        .get(&format!("{}/versions", found.path()), &found.query())
-        .await
-        .attempt("Error retrieving job versions")?;
+    let versions = versions_of(client, found).await?;
     versions
         .list("Versions")
         .iter()

@@ -1,6 +1,6 @@
 //! What is recorded of a job: inspect, history, deployments, allocations, scaling events.
 
-use super::control::allocations_of;
+use super::control::{allocations_of, versions_of};
 use super::diff::Differ;
 use crate::command::{Attempt, Call, Failure};
 use crate::deployment;
@@ -40,10 +40,7 @@ async fn version_of(
     found: &crate::find::FoundJob,
     text: &str,
 ) -> Result<Value, Failure> {
-    let (versions, _): (Value, _) = client
-        .get(&format!("{}/versions", found.path()), &found.query())
-        .await
-        .attempt("Error retrieving job versions")?;
+    let versions = versions_of(client, found).await?;
     versions
         .list("Versions")
         .iter()
