@@ -2,6 +2,7 @@
 //! and the first word that is no flag ends them.
 
 use std::collections::BTreeMap;
+use strsim::levenshtein;
 
 /// What a flag takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,28 +145,10 @@ fn nearest(flags: &[Flag], name: &str) -> Option<String> {
     let limit = name.len() / 3 + 1;
     flags
         .iter()
-        .map(|f| (distance(f.name, name), f.name))
+        .map(|f| (levenshtein(f.name, name), f.name))
         .filter(|(d, _)| *d <= limit)
         .min()
         .map(|(_, n)| n.to_string())
-}
-
-/// Edits between two short words.
-pub fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut previous = i;
-        let mut next = vec![i + 1];
-        for (y, above) in b.iter().zip(row.iter().skip(1)) {
-            let left = next.last().copied().unwrap_or(0);
-            let changed = previous + usize::from(x != *y);
-            next.push(changed.min(left + 1).min(above + 1));
-            previous = *above;
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 impl Parsed {

@@ -1,9 +1,10 @@
 //! Help, derived from the table of commands.
 
 use crate::command::{Command, GENERAL_FLAGS};
-use crate::flags::{Flag, Kind, distance};
+use crate::flags::{Flag, Kind};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use strsim::levenshtein;
 
 /// Width at which help texts are wrapped.
 const WIDTH: usize = 78;
@@ -106,7 +107,7 @@ pub fn nearest(table: &[&'static Command], words: &[String]) -> Option<&'static 
     table
         .iter()
         .flat_map(|c| std::iter::once(c.name).chain(c.aliases.iter().copied()))
-        .map(|name| (distance(name, &wanted).min(distance(name, first)), name))
+        .map(|name| (levenshtein(name, &wanted).min(levenshtein(name, first)), name))
         .filter(|(d, name)| *d <= name.len() / 3)
         .min()
         .map(|(_, name)| name)

@@ -105,23 +105,8 @@ fn check_block(keys: &[Key], map: &Map<String, Value>, at: &str, depth: usize, p
 
 /// The key nearest in spelling, if it is near enough to be meant.
 fn nearest<'a>(name: &str, keys: &'a [Key]) -> Option<&'a str> {
-    let near = keys.iter().map(|k| (distance(name, k.name), k.name)).min()?;
+    let near = keys.iter().map(|k| (strsim::levenshtein(name, k.name), k.name)).min()?;
     (near.0 <= 2).then_some(near.1)
-}
-
-/// Edits between two names.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, cb) in b.iter().enumerate() {
-            let cost = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = cost.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 fn check_value(kind: Kind, value: &Value, at: &str, depth: usize, problems: &mut Vec<String>) {

@@ -8,6 +8,8 @@
 //! | [`cron`] | cron expressions with time zones |
 //! | [`duration`] | `1h2m3.5s` |
 //! | [`glob`] | `dc*` |
+//! | [`calendar`] | days and dates |
+//! | [`json`] | texts as Go's JSON writes them |
 //!
 //! This crate owns no task and no channel.
 //!
@@ -20,11 +22,13 @@
 //! Architecture invariant: no text, however long or odd, makes a parser panic, recurse without
 //! bound, or run in more than polynomial time; every parser has named limits.
 
+pub mod calendar;
 pub mod constraint;
 pub mod cron;
 pub mod duration;
 pub mod filter;
 pub mod glob;
 pub mod interpolate;
+pub mod json;
 pub mod pattern;
 pub mod version;

@@ -281,31 +281,11 @@ pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     known
         .into_iter()
         .filter(|name| name.len() <= MAX_NAME)
-        .map(|name| (distance(given, name), name))
+        // Neighbours that changed places count as one edit.
+        .map(|name| (strsim::osa_distance(given, name), name))
         .filter(|(d, _)| *d > 0 && *d <= limit)
         .min()
         .map(|(_, name)| name)
-}
-
-/// Edits (insert, delete, replace, swap of neighbours) between two names.
-fn distance(a: &str, b: &str) -> usize {
-    let a: Vec<char> = a.chars().collect();
-    let b: Vec<char> = b.chars().collect();
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, cb) in b.iter().enumerate() {
-            let at = |v: &Vec<usize>, k: usize| v.get(k).copied().unwrap_or(usize::MAX / 2);
-            let mut best = (at(&last, j) + usize::from(ca != cb)).min(at(&last, j + 1) + 1).min(at(&row, j) + 1);
-            if i > 0 && j > 0 && a.get(i - 1) == Some(cb) && b.get(j - 1) == Some(ca) {
-                best = best.min(at(&before, j - 1) + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

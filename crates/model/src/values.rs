@@ -153,7 +153,7 @@ pub fn time_text(nanos: Nanos) -> String {
 /// The same of seconds and nanoseconds, for times beyond what [`Nanos`] holds.
 pub fn instant_text(seconds: i64, fraction: Nanos) -> String {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
+    let (year, month, day) = herdsman_expr::calendar::civil(days);
     let mut text =
         format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60);
     if fraction != 0 {
@@ -162,19 +162,6 @@ pub fn instant_text(seconds: i64, fraction: Nanos) -> String {
     }
     text.push('Z');
     text
-}
-
-/// Year, month and day of a day counted from 1970-01-01 (proleptic Gregorian calendar).
-fn civil(days: i64) -> (i64, i64, i64) {
-    // Days from 0000-03-01, so that the leap day ends a year; an era is 400 years.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

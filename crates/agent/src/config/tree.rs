@@ -144,27 +144,10 @@ fn suggestion(path: &str) -> String {
         } else {
             Vec::new()
         })
-        .map(|n| (distance(n, name), n))
+        .map(|n| (strsim::levenshtein(n, name), n))
         .filter(|(d, n)| *d <= n.len() / 3 + 1)
         .min();
     near.map(|(_, n)| format!("; did you mean {n:?}?")).unwrap_or_default()
-}
-
-/// Edits between two short words.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut previous = i;
-        let mut next = vec![i + 1];
-        for (y, above) in b.iter().zip(row.iter().skip(1)) {
-            let left = next.last().copied().unwrap_or(0);
-            next.push((previous + usize::from(x != *y)).min(left + 1).min(above + 1));
-            previous = *above;
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 /// Whether a value can be read as a kind; else what was expected. Quoted numbers and truth values are understood.

@@ -2,28 +2,13 @@
 
 use super::failure;
 use crate::builtin::CallError;
+use herdsman_expr::calendar::{MONTHS, WEEKDAYS, civil, weekday};
 use serde_json::Value;
 
 /// The layout of a time without one.
 pub(super) const RFC3339: &str = "2006-01-02T15:04:05Z07:00";
 /// Longest layout, bytes.
 const MAX_LAYOUT: usize = 4096;
-
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 pub(super) fn timestamp(now: i64, layout: &str) -> Result<Value, CallError> {
     if layout.len() > MAX_LAYOUT {
@@ -37,8 +22,8 @@ pub(super) fn timestamp(now: i64, layout: &str) -> Result<Value, CallError> {
 
 struct Time {
     year: i64,
-    month: usize,
-    day: i64,
+    month: u32,
+    day: u32,
     weekday: usize,
     seconds: i64,
     nanos: i64,
@@ -48,21 +33,8 @@ impl Time {
     fn new(now: i64) -> Time {
         let (seconds, nanos) = (now.div_euclid(1_000_000_000), now.rem_euclid(1_000_000_000));
         let days = seconds.div_euclid(86_400);
-        // Days to a date of the proleptic Gregorian calendar, counted in eras of 400 years from March.
-        let z = days + 719_468;
-        let (era, doe) = (z.div_euclid(146_097), z.rem_euclid(146_097));
-        let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;
-        let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-        let mp = (5 * doy + 2) / 153;
-        let month = if mp < 10 { mp + 3 } else { mp - 9 };
-        Time {
-            year: yoe + era * 400 + i64::from(month <= 2),
-            month: usize::try_from(month).unwrap_or(1),
-            day: doy - (153 * mp + 2) / 5 + 1,
-            weekday: usize::try_from((days + 4).rem_euclid(7)).unwrap_or(0),
-            seconds: seconds.rem_euclid(86_400),
-            nanos,
-        }
+        let (year, month, day) = civil(days);
+        Time { year, month, day, weekday: weekday(days), seconds: seconds.rem_euclid(86_400), nanos }
     }
 
     fn format(&self, layout: &str) -> String {
@@ -102,8 +74,8 @@ impl Time {
     }
 
     fn part(&self, token: &str) -> String {
-        let month = MONTHS.get(self.month.saturating_sub(1)).copied().unwrap_or_default();
-        let weekday = DAYS.get(self.weekday).copied().unwrap_or_default();
+        let month = MONTHS.get(self.month.saturating_sub(1) as usize).copied().unwrap_or_default();
+        let weekday = WEEKDAYS.get(self.weekday).copied().unwrap_or_default();
         let (hour, minute, second) = (self.seconds / 3600, self.seconds / 60 % 60, self.seconds % 60);
         let half = if hour % 12 == 0 { 12 } else { hour % 12 };
         match token {

@@ -88,7 +88,7 @@ fn write(out: &mut String, value: &Value, escape: bool, depth: Option<usize>) {
                     out.push(',');
                 }
                 newline(out, inner);
-                quote(out, key, escape);
+                herdsman_expr::json::quote(out, key, escape);
                 out.push_str(if depth.is_some() { ": " } else { ":" });
                 write(out, item, escape, inner);
             }
@@ -97,7 +97,7 @@ fn write(out: &mut String, value: &Value, escape: bool, depth: Option<usize>) {
         }
         Value::Array(_) => out.push_str("[]"),
         Value::Object(_) => out.push_str("{}"),
-        Value::String(text) => quote(out, text, escape),
+        Value::String(text) => herdsman_expr::json::quote(out, text, escape),
         Value::Number(n) => out.push_str(&number(n)),
         Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
         Value::Null => out.push_str("null"),
@@ -120,24 +120,4 @@ pub(super) fn number(n: &Number) -> String {
         }
         None => n.to_string(),
     }
-}
-
-pub(super) fn quote(out: &mut String, text: &str, escape: bool) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '<' | '>' | '&' if escape => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            '\u{2028}' | '\u{2029}' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c if c < ' ' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
 }

@@ -65,7 +65,7 @@ fn name(key: &str) -> String {
 
 fn quoted(text: &str) -> String {
     let mut out = String::new();
-    json::quote(&mut out, text, false);
+    herdsman_expr::json::quote(&mut out, text, false);
     out
 }
 

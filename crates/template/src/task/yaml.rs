@@ -204,6 +204,6 @@ fn word(text: &str) -> String {
         return text.to_string();
     }
     let mut out = String::new();
-    json::quote(&mut out, text, false);
+    herdsman_expr::json::quote(&mut out, text, false);
     out
 }

@@ -1,5 +1,6 @@
 //! Base64, JSON, CSV, URL.
 
+use herdsman_expr::json::quote;
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
@@ -38,26 +39,6 @@ pub(super) fn urlencode(args: &Args<'_>) -> Answer {
     Ok(Value::string(out))
 }
 
-/// A text as JSON, with the characters escaped that the peer escapes.
-pub(crate) fn go_json(text: &str, out: &mut String) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c if u32::from(c) < 0x20 => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-}
-
 /// A value as JSON; the error says why it has none.
 pub(crate) fn to_json(value: &Value, out: &mut String) -> Result<(), String> {
     if out.len() > crate::eval::MAX_STRING_BYTES {
@@ -68,7 +49,7 @@ pub(crate) fn to_json(value: &Value, out: &mut String) -> Result<(), String> {
         Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
         Value::Number(n) if !n.is_finite() => return Err("cannot serialize infinity as JSON".to_owned()),
         Value::Number(n) => out.push_str(&n.to_string()),
-        Value::String(text) => go_json(text, out),
+        Value::String(text) => quote(out, text, true),
         other => {
             if let Some(items) = other.items() {
                 out.push('[');
@@ -85,7 +66,7 @@ pub(crate) fn to_json(value: &Value, out: &mut String) -> Result<(), String> {
                     if i > 0 {
                         out.push(',');
                     }
-                    go_json(name, out);
+                    quote(out, name, true);
                     out.push(':');
                     to_json(member, out)?;
                 }

@@ -3,6 +3,7 @@
 use super::{Answer, Args, bad, failed};
 use crate::duration::parse_duration;
 use crate::eval::value::Value;
+use herdsman_expr::calendar::{MONTHS, WEEKDAYS, civil, day_number, weekday};
 
 /// A point in time as it was written.
 struct Time {
@@ -17,22 +18,6 @@ struct Time {
     offset: i64,
 }
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-
 fn leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
@@ -44,29 +29,6 @@ fn days_in(year: i64, month: u32) -> u32 {
         4 | 6 | 9 | 11 => 30,
         _ => 31,
     }
-}
-
-/// Days from 1970-01-01.
-fn day_number(year: i64, month: u32, day: u32) -> i64 {
-    let y = if month <= 2 { year - 1 } else { year };
-    let era = y.div_euclid(400);
-    let of_era = y.rem_euclid(400);
-    let m = (i64::from(month) + 9) % 12;
-    let of_year = (153 * m + 2) / 5 + i64::from(day) - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
-/// Year, month and day of a day number.
-fn civil(days: i64) -> (i64, u32, u32) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let of_era = z.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let m = (5 * of_year + 2) / 153;
-    let day = (of_year - (153 * m + 2) / 5 + 1) as u32;
-    let month = if m < 10 { m + 3 } else { m - 9 } as u32;
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 /// Takes `len` digits off the front.
@@ -228,7 +190,7 @@ fn literal<'a>(text: &'a str, out: &mut String) -> Option<&'a str> {
 
 fn expand(verb: &str, t: &Time) -> Option<String> {
     let month = MONTHS.get(t.month as usize - 1).copied().unwrap_or("");
-    let weekday = DAYS.get((day_number(t.year, t.month, t.day) + 4).rem_euclid(7) as usize).copied().unwrap_or("");
+    let weekday = WEEKDAYS.get(weekday(day_number(t.year, t.month, t.day))).copied().unwrap_or("");
     let short = |name: &str| name.get(..3).unwrap_or(name).to_owned();
     let half = (t.hour + 11) % 12 + 1;
     Some(match verb {

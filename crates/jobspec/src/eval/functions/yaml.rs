@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use yaml_rust2::parser::{Event, MarkedEventReceiver, Parser};
 use yaml_rust2::scanner::{Marker, TScalarStyle};
 
-use super::encoding::go_json;
 use super::{Answer, Args, check_len, failed};
 use crate::eval::value::Value;
 use crate::number::Number;
@@ -279,6 +278,6 @@ fn block(text: &str, indent: usize, out: &mut String) {
 
 fn quoted(text: &str, out: &mut String) {
     let mut json = String::new();
-    go_json(text, &mut json);
+    herdsman_expr::json::quote(&mut json, text, true);
     out.push_str(&json.replace("\\u003c", "<").replace("\\u003e", ">").replace("\\u0026", "&"));
 }
