@@ -83,6 +83,16 @@ pub const COMMANDS: &[Command] = &[
         ],
         run: |call| Box::pin(status(call)),
     },
+    Command {
+        name: "deployment unblock",
+        aliases: &[],
+        arguments: "<deployment id>",
+        synopsis: "Unblock a blocked deployment",
+        about: "Lets a deployment of a multiregion job go on without waiting for the other regions.",
+        general: true,
+        flags: &[DETACH, VERBOSE],
+        run: |call| Box::pin(unblock(call)),
+    },
 ];
 
 /// A deployment as text. Source: `goldens/cli/098-deployment-status.txt`.
@@ -263,6 +273,13 @@ async fn resume(call: &mut Call<'_>) -> Result<u8, Failure> {
     let (deployment, answer) = change(call, "pause", "resuming", json!({ "Pause": false })).await?;
     let short = id(deployment.text("ID"), call.verbose()).to_string();
     call.terminal.line(format!("Deployment {short:?} resumed"));
+    after(call, &answer).await
+}
+
+async fn unblock(call: &mut Call<'_>) -> Result<u8, Failure> {
+    let (deployment, answer) = change(call, "unblock", "unblocking", json!({})).await?;
+    let short = id(deployment.text("ID"), call.verbose()).to_string();
+    call.terminal.line(format!("Deployment {short:?} unblocked"));
     after(call, &answer).await
 }
 
