@@ -536,7 +536,7 @@ fn take_directories(config: &mut NodeConfig, world: &World) -> Result<DirLock, N
     if let Ok(full) = config.alloc_dir.canonicalize() {
         config.alloc_dir = full;
     }
-    crate::alloc::dir::spread(&config.alloc_dir);
+    herdsman_world::disk::spread(&config.alloc_dir);
     let path = config.state_dir.join("lock");
     world.disk.lock(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => NodeError::InUse { path: config.state_dir.clone() },

@@ -210,7 +210,12 @@ impl ShimHost {
     pub async fn open(config: ShimConfig) -> Result<ShimHost, ShimError> {
         let root = config.run_root.clone();
         let at_root = |error| ShimError::RunRoot { path: root.clone(), error };
-        DirBuilder::new().recursive(true).mode(0o700).create(&root).map_err(&at_root)?;
+        let make = |dir: &Path| DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(&at_root);
+        if let Some(above) = root.parent() {
+            make(above)?;
+            herdsman_world::disk::spread(above);
+        }
+        make(&root)?;
         let cgroups = Cgroups::prepare(&config.cgroup_parent);
         sweep(&root);
         let mut host = ShimHost {

@@ -10,7 +10,7 @@
 //! directories for a link makes its own next start fail and nothing else. `secrets` is in memory where the agent may mount.
 
 use herdsman_model::AllocId;
-use rustix::fs::{AtFlags, CWD, IFlags, Mode, OFlags, ResolveFlags, fchmod, mkdirat, openat2};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, fchmod, mkdirat, openat2};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::ffi::CString;
@@ -108,18 +108,6 @@ impl AllocDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             result => result,
         }
-    }
-}
-
-/// Tells the file system that the directories below this one have nothing to do with each other, so that ext4 spreads them
-/// over the disk. Side by side, each new one would have to look past the remains of those that went within the last minutes.
-/// Only where they lie depends on it: a file system without the flag is left as it is.
-pub fn spread(alloc_dir: &Path) {
-    if let Ok(dir) = open_root(alloc_dir)
-        && let Ok(flags) = rustix::fs::ioctl_getflags(&dir)
-        && !flags.contains(IFlags::TOPDIR)
-    {
-        let _ = rustix::fs::ioctl_setflags(&dir, flags | IFlags::TOPDIR);
     }
 }
 
