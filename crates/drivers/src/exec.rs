@@ -17,7 +17,7 @@ use herdsman_shim::messages::{Isolation, MountStep, StartRequest};
 use crate::config::Config;
 use crate::driver::{Capabilities, Fingerprint, FsIsolation, StartError};
 use crate::executor::{Executor, bytes};
-use crate::process::ProcessDriver;
+use crate::process::{ProcessDriver, make_executable};
 use crate::raw_exec::check_ids;
 use crate::schema::{self, ConfigError, Key, Kind, key, required};
 use crate::types::{Propagation, StartKey, TaskSpec};
@@ -425,6 +425,15 @@ fn program(command: &str, spec: &TaskSpec) -> String {
     command.to_owned() // Looked up in the task's PATH.
 }
 
+/// Makes the task's program executable if it is one of the allocation's files; `command` is a path as the task sees it.
+fn permit(command: &str, spec: &TaskSpec) {
+    let Some(path) = command.strip_prefix('/') else { return };
+    match path.strip_prefix("alloc/") {
+        Some(path) => make_executable(&spec.dirs.shared, Path::new(path)),
+        None => make_executable(&spec.dirs.task_dir, Path::new(path)),
+    }
+}
+
 fn check_values(config: &serde_json::Value) -> Result<(), ConfigError> {
     let config = Config::new(config);
     for key in ["pid_mode", "ipc_mode"] {
@@ -489,6 +498,7 @@ impl ProcessDriver for ExecDriver {
         request.cap_ambient = added;
         request.no_new_privs = true;
         let command = program(&config.text_or_empty("command"), spec);
+        permit(&command, spec);
         request.exe = command.clone().into_bytes();
         request.argv = [command].into_iter().chain(config.list("args")).map(String::into_bytes).collect();
         let work_dir = config.text_or_empty("work_dir");

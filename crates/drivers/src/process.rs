@@ -1,9 +1,11 @@
 //! What `raw_exec` and `exec` share as drivers: they say what to start, the [`Executor`] does the rest.
 
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use herdsman_shim::messages::StartRequest;
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use tokio::sync::mpsc;
 
 use crate::driver::{Capabilities, Driver, DriverError, ExecError, Fingerprint, RecoverError, StartError};
@@ -106,5 +108,21 @@ impl<T: ProcessDriver> Driver for T {
         output: mpsc::Sender<ExecOutput>,
     ) -> Result<i32, ExecError> {
         self.executor().exec(handle, &spec, input, output).await
+    }
+}
+
+/// Makes a program of the allocation executable: one that was downloaded or rendered often lacks the permission. The path is
+/// one below `root`; tasks can write there, so nothing leads out and no link is followed.
+pub(crate) fn make_executable(root: &Path, path: &Path) {
+    let open = |dir, path: &Path, flags| {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        rustix::fs::openat2(dir, path, flags | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty(), resolve)
+    };
+    let Ok(root) = std::fs::File::open(root) else { return };
+    let Ok(file) = open(&root, path, OFlags::RDONLY) else { return };
+    let Ok(stat) = rustix::fs::fstat(&file) else { return };
+    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o111 == 0 {
+        // Without it the start fails and says why.
+        let _ = rustix::fs::fchmod(&file, Mode::from_raw_mode(stat.st_mode | 0o111));
     }
 }

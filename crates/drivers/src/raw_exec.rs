@@ -1,7 +1,7 @@
 //! `raw_exec`: a process of the host, without isolation.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use herdsman_shim::messages::{CgroupPlan, StartRequest};
 use crate::config::Config;
 use crate::driver::{Capabilities, Fingerprint, FsIsolation, StartError};
 use crate::executor::{Executor, bytes};
-use crate::process::ProcessDriver;
+use crate::process::{ProcessDriver, make_executable};
 use crate::schema::{self, ConfigError, Key, Kind, key, required};
 use crate::types::{StartKey, TaskSpec};
 use crate::users::{IdRanges, User, glob};
@@ -104,14 +104,20 @@ pub(crate) fn allowed_env(env: &BTreeMap<String, String>, denied: &[String]) -> 
 /// directory, the `PATH`.
 fn find_command(command: &str, spec: &TaskSpec) -> Option<PathBuf> {
     let path = Path::new(command);
+    let own_file = |path: &Path| {
+        if let Ok(below) = path.strip_prefix(&spec.dirs.alloc_dir) {
+            make_executable(&spec.dirs.alloc_dir, below);
+        }
+    };
     if path.is_absolute() {
+        own_file(path);
         return path.is_file().then(|| path.to_owned());
     }
     let escapes = path.components().any(|c| matches!(c, Component::ParentDir));
     for dir in [&spec.dirs.local, &spec.dirs.task_dir] {
         let candidate = dir.join(path);
         if !escapes && candidate.is_file() {
-            make_executable(&candidate);
+            own_file(&candidate);
             return Some(candidate);
         }
     }
@@ -122,17 +128,6 @@ fn find_command(command: &str, spec: &TaskSpec) -> Option<PathBuf> {
     let search = spec.env.get("PATH").unwrap_or(&own);
     let usable = |p: &PathBuf| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     search.split(':').filter(|d| !d.is_empty()).map(|d| Path::new(d).join(path)).find(usable)
-}
-
-/// A downloaded program often lacks the permission. Links are left alone.
-fn make_executable(path: &Path) {
-    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
-    let Ok(file) = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path) else { return };
-    let Ok(meta) = file.metadata() else { return };
-    let mode = meta.permissions().mode();
-    if meta.is_file() && mode & 0o111 == 0 {
-        let _ = file.set_permissions(std::fs::Permissions::from_mode(mode | 0o111));
-    }
 }
 
 /// Checks of single values that a type cannot say.

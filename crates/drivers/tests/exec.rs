@@ -88,6 +88,26 @@ async fn nomad_6722_a_daemon_ends_with_its_task() {
 }
 
 #[tokio::test]
+async fn rendered_programs_need_no_permission() {
+    use std::os::unix::fs::PermissionsExt;
+    let n = node().await;
+    let driver = n.exec();
+    for (task, command) in [("own", "/local/run.sh"), ("near", "run.sh"), ("shared", "/alloc/data/run.sh")] {
+        let spec = n.spec(task, serde_json::json!({"command": command}));
+        let path = match command.strip_prefix("/alloc/") {
+            Some(below) => spec.dirs.shared.join(below),
+            None => spec.dirs.local.join("run.sh"),
+        };
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "#!/bin/sh\necho ran\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let (handle, _) = driver.start(spec).await.unwrap();
+        end(&driver, &handle).await;
+        assert_eq!(n.log(&format!("{task}.stdout.0")), "ran\n", "{command}");
+    }
+}
+
+#[tokio::test]
 async fn lack_of_memory_is_told() {
     let n = node().await;
     let driver = n.exec();

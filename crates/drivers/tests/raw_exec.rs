@@ -75,9 +75,33 @@ async fn programs_are_found_where_the_peer_looks() {
     let (handle, _) = driver.start(spec).await.unwrap();
     assert_eq!(end(&driver, &handle).await.exit_code, 0);
     assert_eq!(n.log("find.stdout.0"), "local x\n");
+    // Rendered without it, and named by its whole path.
+    let spec = n.spec("whole", json!({}));
+    let path = spec.dirs.local.join("script.sh");
+    std::fs::write(&path, "#!/bin/sh\necho rendered\n").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let spec = herdsman_drivers::TaskSpec { config: json!({"command": path.to_str().unwrap()}), ..spec };
+    let (handle, _) = driver.start(spec).await.unwrap();
+    assert_eq!(end(&driver, &handle).await.exit_code, 0);
+    assert_eq!(n.log("whole.stdout.0"), "rendered\n");
     let (handle, _) = driver.start(n.spec("path", json!({"command": "echo", "args": ["hi"]}))).await.unwrap();
     end(&driver, &handle).await;
     assert_eq!(n.log("path.stdout.0"), "hi\n");
+}
+
+#[tokio::test]
+async fn what_a_task_links_to_is_not_made_executable() {
+    use std::os::unix::fs::PermissionsExt;
+    let n = node().await;
+    let driver = n.raw_exec();
+    let outside = n.dir.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("tool"), "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(outside.join("tool"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let spec = n.spec("linked", json!({"command": "out/tool"}));
+    std::os::unix::fs::symlink(&outside, spec.dirs.local.join("out")).unwrap();
+    assert!(driver.start(spec).await.is_err());
+    assert_eq!(std::fs::metadata(outside.join("tool")).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[tokio::test]
