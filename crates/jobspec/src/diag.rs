@@ -221,6 +221,11 @@ impl Diagnostics {
         self.list.iter()
     }
 
+    /// Those that came after the first so many.
+    pub fn since(&mut self, count: usize) -> impl Iterator<Item = &mut Diagnostic> {
+        self.list.iter_mut().skip(count)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.list.len()

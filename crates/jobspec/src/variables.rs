@@ -1,6 +1,7 @@
 //! `variable`, `variables` and `locals`: types, values from outside, defaults, validation.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::content::{BlockItem, BlockShape, Reader, Shape};
@@ -609,17 +610,86 @@ fn locals(evaluator: &mut Evaluator<'_>, source: &Arc<Source>, blocks: &[BlockIt
         }
     }
     let scope = outer.with("local", Value::object(known));
-    // What is left refers to itself or to something that is not there: evaluating it says which.
-    for expr in pending.values() {
+    // What is left refers in a circle, to something that is left itself, or to something that is not there.
+    let uses: BTreeMap<&str, BTreeSet<String>> =
+        pending.iter().map(|(name, expr)| (name.as_str(), expr.locals_used(&pending))).collect();
+    for circle in circles(&uses) {
+        let Some((expr, first)) = circle.last().and_then(|name| pending.get(*name)).zip(circle.first()) else {
+            continue;
+        };
+        let way = circle.iter().chain([first]).map(|name| format!("local.{name}")).collect::<Vec<_>>().join(" -> ");
+        // The peer's message where the circle closes, and what it means.
+        let told = evaluator.diagnostics.len();
         let _ = evaluator.evaluate(source, expr, &scope);
+        for message in evaluator.diagnostics.since(told) {
+            let advice = "Give one of them a value that needs none of the others.";
+            message.detail.push_str(&format!(" The value needs itself: {way}. {advice}"));
+        }
     }
-    for name in pending.keys() {
+    for (name, expr) in &pending {
+        if uses.get(name.as_str()).is_none_or(BTreeSet::is_empty) {
+            // Evaluating says what is missing.
+            let _ = evaluator.evaluate(source, expr, &scope);
+        }
         evaluator.unresolved("local", name);
     }
     scope
 }
 
+/// The circles in which names refer to each other, each once and from its first name on.
+fn circles<'a>(uses: &'a BTreeMap<&'a str, BTreeSet<String>>) -> Vec<Vec<&'a str>> {
+    let mut found = Vec::new();
+    let mut told: BTreeSet<&str> = BTreeSet::new();
+    for start in uses.keys().copied() {
+        if told.contains(start) {
+            continue;
+        }
+        if let Some(circle) = way_back(uses, start)
+            && circle.iter().all(|name| told.insert(name))
+        {
+            found.push(circle);
+        }
+    }
+    found
+}
+
+/// The shortest way from a name back to itself.
+fn way_back<'a>(uses: &'a BTreeMap<&'a str, BTreeSet<String>>, start: &'a str) -> Option<Vec<&'a str>> {
+    // Names reached, and from which other they were.
+    let mut from: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut waiting = VecDeque::from([start]);
+    while let Some(name) = waiting.pop_front() {
+        for used in uses.get(name).into_iter().flatten() {
+            if used == start {
+                let mut way = vec![name];
+                while let Some(before) = way.last().filter(|last| **last != start).and_then(|last| from.get(last)) {
+                    way.push(before);
+                }
+                way.reverse();
+                return Some(way);
+            }
+            if !from.contains_key(used.as_str()) {
+                from.insert(used, name);
+                waiting.push_back(used);
+            }
+        }
+    }
+    None
+}
+
 impl Expr {
+    /// Names of locals among these that the expression uses.
+    fn locals_used(&self, among: &BTreeMap<String, Expr>) -> BTreeSet<String> {
+        let used = RefCell::new(BTreeSet::new());
+        self.uses_local(&|name| {
+            if among.contains_key(name) {
+                used.borrow_mut().insert(name.to_string());
+            }
+            false
+        });
+        used.into_inner()
+    }
+
     /// Whether the expression uses a local for which `test` holds.
     fn uses_local(&self, test: &dyn Fn(&str) -> bool) -> bool {
         if let Some(steps) = self.traversal()

@@ -57,3 +57,33 @@ fn recorded_faults_are_found_at_their_place() {
     assert!(wrong.is_empty(), "{} of {count} differ\n{}", wrong.len(), wrong.join("\n"));
     assert!(count >= 200, "only {count} recorded faults");
 }
+
+/// A shell variable in a script is the commonest fault there is; it is told of once.
+#[test]
+fn one_fault_in_a_heredoc_makes_no_others() {
+    let text = "job \"j\" {\n  meta {\n    script = <<EOT\nS=${S:-2}\nf() { for i in $(seq ${1}); do :; done; }\nEOT\n    b = [\n  }\n}\n";
+    let Err(messages) = parse("input.hcl", text, &Inputs::default(), &NoHost) else { panic!("accepted") };
+    let places: Vec<_> = messages.iter().filter_map(|d| d.position().map(|p| p.line)).collect();
+    assert_eq!(places, [4, 8], "{}", messages.compact());
+}
+
+#[test]
+fn circular_locals_are_told_once_with_their_way() {
+    let text = "locals {\n  a = local.b\n  b = \"x${local.c}\"\n  c = local.a\n  d = \"${local.a}-${local.e}\"\n  e = 1\n  f = local.f\n}\njob \"j\" {\n  name = local.a\n}\n";
+    let Err(messages) = parse("input.hcl", text, &Inputs::default(), &NoHost) else { panic!("accepted") };
+    let found: Vec<_> =
+        messages.iter().map(|d| (d.position().map(|p| (p.line, p.column)), d.detail.as_str())).collect();
+    let text = |name: &str, way: &str| {
+        format!(
+            "This object does not have an attribute named \"{name}\". The value needs itself: {way}. Give one of them a \
+             value that needs none of the others."
+        )
+    };
+    assert_eq!(
+        found,
+        [
+            (Some((4, 12)), text("a", "local.a -> local.b -> local.c -> local.a").as_str()),
+            (Some((7, 12)), text("f", "local.f -> local.f").as_str()),
+        ]
+    );
+}

@@ -97,7 +97,12 @@ impl Parser<'_> {
             self.pos = self.text.len();
             return self.fail(end, "Unterminated template string", "No closing marker was found for the string.");
         };
-        let mut tokens = self.template_tokens(start, Until::Byte(end))?;
+        let brackets = self.brackets;
+        let mut tokens = self.template_tokens(start, Until::Byte(end)).inspect_err(|_| {
+            // What follows is text: one fault in it is not to make others.
+            self.pos = after;
+            self.brackets = brackets;
+        })?;
         if flush {
             unindent(&mut tokens);
         }
