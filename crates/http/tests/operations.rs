@@ -125,6 +125,14 @@ async fn names_are_written_read_and_removed() {
     );
     let mismatch = cluster.put("/v1/node/pool/gpu", json!({"Name": "other"})).await;
     assert_eq!(mismatch.status, 400);
+    for (key, value, what) in
+        [("ID", json!(5), "number"), ("Namespace", json!([]), "array"), ("region", json!({}), "object")]
+    {
+        let field = if key == "region" { "Region" } else { key };
+        let refused = cluster.put("/v1/jobs", json!({"Job": {"ID": "x", key: value}})).await;
+        let text = format!("json: cannot unmarshal {what} into Go struct field Job.Job.{field} of type string");
+        assert_eq!((refused.status, refused.text()), (400, text));
+    }
     // Names that cannot exist are looked for all the same.
     let odd = cluster.get("/v1/node/pool/node%2Fpool").await;
     assert_eq!((odd.status, odd.text().as_str()), (404, "node pool not found"));

@@ -18,6 +18,9 @@ const OWN_WORDS: &[(&str, &str)] = &[
     ("{ a = NOMAD_META_x }", "the peer calls the object a tuple"),
 ];
 
+/// Where relative paths are taken to be.
+const FOLDER: &str = "/folder";
+
 struct Desk;
 
 impl Host for Desk {
@@ -61,7 +64,7 @@ impl Files for Cli {
     }
 
     fn absolute(&self, path: &str) -> Result<String, String> {
-        Ok(if path.starts_with('/') { path.to_owned() } else { format!("/work/{path}") })
+        Ok(if path.starts_with('/') { path.to_owned() } else { format!("{FOLDER}/{path}") })
     }
 
     fn home(&self) -> Option<String> {

@@ -5,7 +5,7 @@ use crate::answer::Answer;
 use crate::error::HttpError;
 use crate::pipeline::Call;
 use herdsman_jobspec::{Host, Inputs};
-use herdsman_model::spec::{canonicalize, normalize};
+use herdsman_model::spec::{canonicalize, normalize, wrong_type};
 use herdsman_model::validate::{Limits, multi, validate_words, warnings_text};
 use herdsman_model::{Job, diff, gate, wire};
 use herdsman_server::Server;
@@ -54,10 +54,12 @@ struct JobBody {
     namespace: String,
 }
 
+fn field_of<'a>(job: &'a Value, key: &str) -> Option<&'a Value> {
+    job.as_object()?.iter().find(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, value)| value)
+}
+
 fn text_of<'a>(job: &'a Value, key: &str) -> &'a str {
-    let fields = job.as_object();
-    let found = fields.and_then(|f| f.iter().find(|(k, _)| k.eq_ignore_ascii_case(key)));
-    found.and_then(|(_, v)| v.as_str()).unwrap_or_default()
+    field_of(job, key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// A body with a job, and the job; its region must be one that can be reached.
@@ -66,6 +68,15 @@ fn job_body(call: &Call) -> Result<(JobBody, Value), HttpError> {
     let job = wanted.job.take().ok_or_else(|| HttpError::bad_request("Job must be specified"))?;
     if !job.is_object() {
         return Err(HttpError::bad_request("json: Job must be an object"));
+    }
+    // What decides where a job goes is read before the rest of it.
+    for key in ["ID", "Region", "Namespace"] {
+        match field_of(&job, key) {
+            None | Some(Value::Null | Value::String(_)) => {}
+            Some(other) => {
+                return Err(HttpError::bad_request(wrong_type("Job", &format!("Job.{key}"), other, "string")));
+            }
+        }
     }
     let own = &call.api.agent().facts().region;
     let asked = [wanted.region.as_str(), call.request.params.text("region"), text_of(&job, "Region")];

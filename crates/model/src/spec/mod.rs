@@ -11,7 +11,7 @@ mod table_mesh;
 mod typed;
 
 pub use canonical::canonicalize;
-pub use normalize::{MAX_DEPTH, MAX_VALUES, SpecError, SpecErrors, normalize};
+pub use normalize::{MAX_DEPTH, MAX_VALUES, SpecError, SpecErrors, normalize, wrong_type};
 pub use schema::{Default as FieldDefault, Field, Kind, Presence, Shape};
 pub use table::*;
 pub use table_mesh::*;

@@ -119,21 +119,22 @@ fn kind_name(value: &Value) -> &'static str {
     }
 }
 
+/// What clients are told of a value of another type than its field has, in the peer's words.
+pub fn wrong_type(owner: &str, field: &str, value: &Value, wanted: &str) -> String {
+    let what = match value {
+        Value::Number(n) if wanted != "string" && wanted != "bool" => format!("number {n}"),
+        other => kind_name(other).to_string(),
+    };
+    format!("json: cannot unmarshal {what} into Go struct field {owner}.{field} of type {wanted}")
+}
+
 impl Reader {
     fn error(&mut self, path: &Path<'_>, message: String) {
         self.errors.push(SpecError { path: path.text(true), message });
     }
 
     fn wrong(&mut self, owner: &str, path: &Path<'_>, value: &Value, wanted: &str) -> Value {
-        let what = match value {
-            Value::Number(n) if wanted != "string" && wanted != "bool" => format!("number {n}"),
-            other => kind_name(other).to_string(),
-        };
-        let field = path.text(false);
-        self.error(
-            path,
-            format!("json: cannot unmarshal {what} into Go struct field {owner}.{field} of type {wanted}"),
-        );
+        self.error(path, wrong_type(owner, &path.text(false), value, wanted));
         Value::Null
     }
 
