@@ -8,12 +8,18 @@ use crate::error::HttpError;
 use crate::reads::Read;
 use crate::request::{Params, Request, decode};
 use crate::routes::{self, Handler, Place, Route};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Limited};
 use hyper::Response;
 use hyper::body::Incoming;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a client may pause while it sends a body.
+pub const BODY_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long a client may take to send a body.
+pub const BODY_LIMIT: Duration = Duration::from_secs(300);
 
 /// The largest body of a request, bytes.
 pub const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
@@ -176,11 +182,31 @@ fn check_region(api: &Api, request: &Request) -> Result<(), HttpError> {
     Err(HttpError::internal("No path to region"))
 }
 
+/// The whole body, within its limits of size and time.
 async fn read_body(body: Incoming) -> Result<Bytes, HttpError> {
-    match Limited::new(body, MAX_BODY_BYTES).collect().await {
-        Ok(whole) => Ok(whole.to_bytes()),
-        Err(_) => Err(HttpError::new(413, format!("the body is larger than {MAX_BODY_BYTES} bytes, or broke off"))),
-    }
+    let mut body = Limited::new(body, MAX_BODY_BYTES);
+    let whole = async {
+        let mut read = BytesMut::new();
+        loop {
+            match tokio::time::timeout(BODY_PAUSE, body.frame()).await {
+                Ok(None) => return Ok(read.freeze()),
+                // Trailers say nothing.
+                Ok(Some(Ok(frame))) => read.extend_from_slice(&frame.into_data().unwrap_or_default()),
+                Ok(Some(Err(_))) => {
+                    let text = format!("the body is larger than {MAX_BODY_BYTES} bytes, or broke off");
+                    return Err(HttpError::new(413, text));
+                }
+                Err(_) => {
+                    let text =
+                        format!("nothing more of the body came within {} s; send it again", BODY_PAUSE.as_secs());
+                    return Err(HttpError::new(408, text));
+                }
+            }
+        }
+    };
+    tokio::time::timeout(BODY_LIMIT, whole).await.unwrap_or_else(|_| {
+        Err(HttpError::new(408, format!("the body was not there within {} s; send it again", BODY_LIMIT.as_secs())))
+    })
 }
 
 /// The token of a request: its own header wins over a bearer token. Source: wire-notes section 3.
