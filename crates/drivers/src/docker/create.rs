@@ -18,6 +18,11 @@ const CPU_SHARES: std::ops::RangeInclusive<u64> = 2..=262_144;
 /// The default of `cpu_cfs_period` in microseconds, and the least quota.
 const CFS_PERIOD: u64 = 100_000;
 const LEAST_QUOTA: u64 = 1_000;
+/// Keys that are taken and told of, with what to do instead.
+const WITHOUT_EFFECT: [(&str, &str); 2] = [
+    ("cpuset_cpus", "reserve cores with resources { cores = N }"),
+    ("isolation", "it chooses between ways of Windows; leave it out"),
+];
 /// How large a file named in `security_opt` may be.
 const MAX_PROFILE: u64 = 4 << 20;
 const MIB: u64 = 1 << 20;
@@ -182,6 +187,12 @@ impl Builder<'_> {
         if !resources.cores.is_empty() {
             let cores: Vec<String> = resources.cores.iter().map(u16::to_string).collect();
             self.set("CpusetCpus", json!(cores.join(",")));
+        }
+        for (key, why) in WITHOUT_EFFECT {
+            let value = config.text_or_empty(key);
+            if !value.is_empty() {
+                self.spec.events.tell(&format!("{key} has no effect: {why}"), &[(key, &value)]);
+            }
         }
         if config.flag("cpu_hard_limit") == Some(true) {
             let period = config.number("cpu_cfs_period").and_then(|p| u64::try_from(p).ok()).filter(|p| *p > 0);

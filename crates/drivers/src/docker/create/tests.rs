@@ -1,4 +1,6 @@
 use super::*;
+use crate::docker::keys;
+use crate::schema::{Key, Kind};
 
 fn made(config: Value, change: impl Fn(&mut TaskSpec, &mut DockerOptions)) -> Result<Plan, StartError> {
     let mut spec = TaskSpec { config, ..TaskSpec::default() };
@@ -168,4 +170,85 @@ fn every_key_arrives() {
         assert_eq!(at(&plan, pointer), value, "{pointer}");
     }
     assert!(!plan.log_readable && plan.log_driver == "syslog");
+}
+
+/// Keys that the request for a container does not show, and where they are read.
+const ELSEWHERE: &[&str] = &[
+    // The image: pulled, loaded or found.
+    "image",
+    "auth",
+    "auth_soft_fail",
+    "force_pull",
+    "image_pull_timeout",
+    "load",
+    // Making and watching the container.
+    "container_exists_attempts",
+    "advertise_ipv6_address",
+    // Together with the node's own labels.
+    "labels",
+];
+
+/// Every key changes the request, is told of, or is refused; none is accepted without effect.
+#[test]
+fn no_key_is_accepted_without_effect() {
+    let sample = |key: &Key| match (key.name, key.kind) {
+        ("cap_add", _) => json!(["net_raw"]),
+        ("cap_drop", _) => json!(["chown"]),
+        ("cgroupns", _) => json!("private"),
+        ("cpu_cfs_period", _) => json!(50_000),
+        ("devices", _) => json!([{"host_path": "/dev/null"}]),
+        ("healthchecks", _) => json!([{"disable": true}]),
+        ("logging", _) => json!([{"type": "none"}]),
+        ("mount" | "mounts", _) => json!([{"type": "tmpfs", "target": "/x"}]),
+        ("network_mode", _) => json!("none"),
+        ("ipc_mode" | "pid_mode" | "userns_mode" | "uts_mode", _) => json!("host"),
+        ("ports", _) => json!(["web"]),
+        ("port_map", _) => json!({"web": 80}),
+        ("ulimit", _) => json!({"nofile": "10"}),
+        ("volumes", _) => json!(["a:/b"]),
+        ("volume_driver", _) => json!("nfs"),
+        ("ipv6_address", _) => json!("2001:db8::2"),
+        ("ipv4_address", _) => json!("192.0.2.2"),
+        (_, Kind::Bool) => json!(true),
+        (_, Kind::Num) => json!(3),
+        (_, Kind::StrList) => json!(["x"]),
+        (_, Kind::StrMap) => json!({"a": "b"}),
+        _ => json!("x"),
+    };
+    let told = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = |spec: &mut TaskSpec| {
+        let told = std::sync::Arc::clone(&told);
+        spec.events = crate::types::EventSink(std::sync::Arc::new(move |_| {
+            told.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }));
+        spec.ports = vec![Port { label: "web".into(), host_port: 8080, to: 0, host_ip: "127.0.0.1".into() }];
+    };
+    // Some keys mean something only beside another.
+    let beside = |key: &str| match key {
+        "cpu_cfs_period" => json!({"cpu_hard_limit": true}),
+        "volume_driver" => json!({"volumes": ["a:/b"]}),
+        "network_aliases" | "ipv4_address" | "ipv6_address" => json!({"network_mode": "own"}),
+        _ => json!({}),
+    };
+    let run = |config: Value| {
+        made(config, |spec, options| {
+            count(spec);
+            options.volumes_enabled = true;
+        })
+    };
+    let mut found = Vec::new();
+    for key in keys::KEYS.iter().filter(|key| !ELSEWHERE.contains(&key.name)) {
+        let without = run(beside(key.name)).unwrap_or_else(|e| panic!("{}: {e}", key.name)).body;
+        let mut config = beside(key.name);
+        config[key.name] = sample(key);
+        let before = told.load(std::sync::atomic::Ordering::Relaxed);
+        let silent = match run(config) {
+            Ok(plan) => plan.body == without && told.load(std::sync::atomic::Ordering::Relaxed) == before,
+            Err(error) => !error.message.contains(key.name.trim_end_matches("_mode")),
+        };
+        if silent {
+            found.push(key.name);
+        }
+    }
+    assert_eq!(found, [""; 0], "accepted without effect");
 }
