@@ -27,6 +27,10 @@ pub async fn all(
     for note in host.notes() {
         tracing::info!(target: "client.shim", "{note}");
     }
+    let missing = host.cgroups().missing().join(", ");
+    if !missing.is_empty() {
+        tracing::warn!(target: "client.shim", missing, "this host gives no such cgroup controllers: limits of tasks that need them have no effect");
+    }
     let executor = Arc::new(Executor::new(Arc::clone(&host)));
     let wanted = Wanted::of(client);
     let mut drivers = Drivers::new();

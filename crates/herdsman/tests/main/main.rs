@@ -6,3 +6,4 @@ mod agents;
 mod crash;
 mod dev;
 mod support;
+mod systemd;
