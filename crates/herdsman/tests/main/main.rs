@@ -5,5 +5,6 @@
 mod agents;
 mod crash;
 mod dev;
+mod reload;
 mod support;
 mod systemd;
