@@ -131,3 +131,194 @@ fn tasks_survive_a_restart_of_the_service_under_every_kill_mode() {
         }
     }
 }
+
+/// What a service may be given that is none of its tasks' business. Hard limits stay: only [`HARD_LIMITS`] lowers them.
+const LIMITS: &str = "Type=notify
+MemoryMax=900M
+CPUQuota=90%
+TasksMax=500
+LimitNOFILE=2048:infinity
+LimitNPROC=3000:infinity
+LimitCORE=4096:infinity
+LimitMEMLOCK=65536:infinity
+LimitSTACK=4194304:infinity
+Nice=7
+OOMScoreAdjust=300
+CPUAffinity=0
+CPUSchedulingPolicy=batch
+IOSchedulingClass=idle
+UMask=0077
+TimerSlackNSec=1ms
+WatchdogSec=300";
+
+/// What can be undone only by a process that may raise limits, as an agent on an ordinary host may.
+const HARD_LIMITS: &str = "
+LimitNOFILE=2048
+LimitNPROC=3000
+LimitMEMLOCK=65536
+OOMScoreAdjust=-300";
+
+/// Whether this process may raise limits (`CAP_SYS_RESOURCE`); containers often may not.
+fn may_raise_limits() -> bool {
+    const CAP_SYS_RESOURCE: u64 = 1 << 24;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let effective = status.lines().find_map(|l| l.strip_prefix("CapEff:")).unwrap();
+    u64::from_str_radix(effective.trim(), 16).unwrap() & CAP_SYS_RESOURCE != 0
+}
+
+/// Everything of a process that a service's limits could have changed.
+fn traits(machine: &Machine, pid: &str) -> String {
+    let read = |file: &str| machine.read(&format!("/proc/{pid}/{file}"));
+    let stat = read("stat");
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split(' ').collect();
+    let status = read("status");
+    let kept =
+        ["Umask", "Cpus_allowed_list", "Mems_allowed_list", "CapBnd", "NoNewPrivs", "Seccomp", "SigIgn", "SigBlk"];
+    let status = status.lines().filter(|l| kept.iter().any(|k| l.split(':').next() == Some(k))).collect::<Vec<_>>();
+    let disk = stdout(&machine.run("ionice", &["-p", pid]));
+    format!(
+        "{}oom_score_adj {}timerslack {}nice {} policy {}\n{}\nionice {disk}",
+        read("limits"),
+        read("oom_score_adj"),
+        read("timerslack_ns"),
+        fields[17],
+        fields[39],
+        status.join("\n"),
+    )
+}
+
+#[test]
+fn tasks_inherit_neither_limits_nor_variables_of_the_service() {
+    for machine in machines() {
+        let plain = Service::new(&machine, "hm-plain", "", "Type=exec");
+        plain.control("start");
+        let free = plain.run_task("");
+        let helpers = |name| machine.processes(name).into_iter().map(|p| traits(&machine, &p)).collect::<Vec<_>>();
+        let (zygote, shim) = (helpers("herdsman-zygote"), helpers("herdsman-shim"));
+        plain.control("stop");
+        let lines = if may_raise_limits() { format!("{LIMITS}{HARD_LIMITS}") } else { LIMITS.to_string() };
+        let limited = Service::new(&machine, "hm-limited", "", &lines);
+        limited.control("start");
+        let agent = traits(&machine, &limited.property("MainPID"));
+        assert!(agent.contains("nice 7 policy 3") && agent.contains("ionice idle"), "the limits act: {agent}");
+        let task = limited.run_task("");
+        let found = traits(&machine, &task.pid);
+        assert_eq!(found, traits(&machine, &free.pid), "a task, on {:?}", machine.layout);
+        assert!(found.contains("oom_score_adj 0\n") && found.contains("nice 0 policy 0\n"), "{found}");
+        assert!(helpers("herdsman-zygote").iter().all(|z| *z == zygote[0]), "zygotes");
+        assert!(helpers("herdsman-shim").iter().all(|s| *s == shim[0]), "shims");
+        let groups = machine.read(&format!("/proc/{}/cgroup", task.pid));
+        assert!(!groups.contains("hm-limited"), "{groups}");
+        let environment = machine.read(&format!("/proc/{}/environ", task.pid));
+        let names: Vec<&str> = environment.split('\0').filter_map(|v| v.split('=').next()).collect();
+        assert!(names.contains(&"NOMAD_ALLOC_ID") && names.contains(&"PATH"), "{names:?}");
+        for name in ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "INVOCATION_ID", "SYSTEMD_EXEC_PID"] {
+            assert!(!names.contains(&name), "{name} reached the task");
+        }
+    }
+}
+
+#[test]
+fn a_start_is_over_when_the_agent_is_ready() {
+    let Some(machine) = machines().next() else { return };
+    for kind in ["simple", "exec", "notify"] {
+        let service = Service::new(&machine, &format!("hm-{kind}"), "", &format!("Type={kind}"));
+        service.control("start");
+        if kind == "notify" {
+            assert!(service.api.try_get("/v1/agent/self").is_some(), "ready means that the API answers");
+            assert_eq!(service.property("StatusText"), "running");
+        }
+        service.api.wait_ready();
+        assert_eq!(service.property("ActiveState"), "active");
+        let attributes = &service.api.get("/v1/nodes?resources=true");
+        let id = attributes[0]["ID"].as_str().unwrap();
+        let node = service.api.get(&format!("/v1/node/{id}"));
+        assert_eq!(node["Attributes"]["nomad.version"], "2.0.5");
+    }
+    let broken = Service::new(&machine, "hm-broken", "bananas = 1\n", "Type=notify");
+    assert!(!machine.run("systemctl", &["start", "hm-broken"]).status.success());
+    assert_eq!(broken.property("Result"), "exit-code");
+    assert!(broken.log().contains("bananas"), "{}", broken.log());
+}
+
+#[test]
+fn a_reload_is_a_signal_and_ends_ready_again() {
+    let Some(machine) = machines().next() else { return };
+    let service = Service::new(&machine, "hm-reload", "", "Type=notify");
+    service.control("start");
+    let pid = service.property("MainPID");
+    let config = service.folder.join("agent.hcl");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("DEBUG", "ERROR")).unwrap();
+    service.control("reload");
+    eventually("another level", || (service.api.get("/v1/agent/self")["config"]["LogLevel"] == "ERROR").then_some(()));
+    append(&config, "bananas = 1\n");
+    service.control("reload");
+    eventually("an error of the reload", || service.log().contains("bananas").then_some(()));
+    eventually("a word for systemd", || service.property("StatusText").contains("the log says why").then_some(()));
+    assert_eq!((service.property("ActiveState"), service.property("MainPID")), ("active".to_string(), pid));
+}
+
+/// Leaving as configured, for each of the two signals that a unit may send.
+#[test]
+fn a_stop_drains_the_node_when_the_agent_is_to_leave() {
+    let Some(machine) = machines().next() else { return };
+    for (signal, key) in [("SIGINT", "leave_on_interrupt"), ("SIGTERM", "leave_on_terminate")] {
+        let lines = format!("Type=notify\nKillSignal={signal}\nKillMode=process");
+        let drain = "client {\n drain_on_shutdown {\n deadline = \"1h\"\n}\n}\n";
+        let leaving = Service::new(&machine, &format!("hm-leave-{signal}"), &format!("{key} = true\n{drain}"), &lines);
+        leaving.control("start");
+        let task = leaving.run_task("");
+        leaving.control("stop");
+        assert_eq!(leaving.process(&task.pid).start, None, "{key}: the task was stopped\n{}", leaving.log());
+        assert_eq!(leaving.property("Result"), "success", "a graceful end is exit status 0");
+        leaving.control("start");
+        leaving.api.wait_ready();
+        assert_eq!(leaving.api.get("/v1/nodes")[0]["SchedulingEligibility"], "ineligible");
+        // Without leave_on_… the block alone drains nothing.
+        let staying = Service::new(&machine, &format!("hm-stay-{signal}"), drain, &lines);
+        staying.control("start");
+        let task = staying.run_task("");
+        staying.control("stop");
+        staying.assert_runs(&task, "after a stop");
+    }
+}
+
+#[test]
+fn a_drain_may_take_longer_than_the_service_has_to_stop() {
+    let Some(machine) = machines().next() else { return };
+    let config = "leave_on_terminate = true\nclient {\n drain_on_shutdown {\n deadline = \"1h\"\n}\n}\n";
+    let service = Service::new(&machine, "hm-slow", config, "Type=notify\nTimeoutStopSec=1");
+    service.control("start");
+    let over = service.folder.join("over");
+    // Longer than the service has, and shorter than the task's kill timeout.
+    let task = service.run_task(&format!(
+        "trap 'sleep 3; touch {}; exit 0' TERM INT; echo $$ > {1}.new; mv {1}.new {1}; while :; do sleep 0.1; done;",
+        over.display(),
+        service.folder.join("pid").display()
+    ));
+    service.control("stop");
+    assert!(over.exists(), "the task had the time it takes to end\n{}", service.log());
+    assert_eq!(service.process(&task.pid).start, None);
+    assert_eq!(service.property("Result"), "success");
+}
+
+#[test]
+fn the_watchdog_sees_signs_of_life_and_ends_a_stalled_agent_alone() {
+    let Some(machine) = machines().next() else { return };
+    let service =
+        Service::new(&machine, "hm-watchdog", "", "Type=notify\nWatchdogSec=3\nRestart=always\nRestartSec=100ms");
+    service.control("start");
+    let task = service.run_task("");
+    eventually("signs of life", || {
+        let before = (service.property("MainPID"), service.property("WatchdogTimestampMonotonic"));
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        let after = (service.property("MainPID"), service.property("WatchdogTimestampMonotonic"));
+        (before.0 == after.0 && before.1 != after.1).then_some(())
+    });
+    let (stalled, restarts) = (service.property("MainPID"), service.property("NRestarts"));
+    machine.run("kill", &["-STOP", &stalled]);
+    eventually("a restart of the stalled agent", || (service.property("NRestarts") != restarts).then_some(()));
+    service.assert_known();
+    service.assert_runs(&task, "after the watchdog");
+}
