@@ -154,8 +154,21 @@ impl Agent {
     }
 
     /// Ends the agent. Its tasks go on; those of a development agent are stopped first. A graceful end drains the node if
-    /// the configuration says so.
-    pub async fn shutdown(mut self, graceful: bool) {
+    /// the configuration says so. Neither is waited for any longer once `hurry` comes; gives whether all went as it should.
+    pub async fn shutdown(self, graceful: bool, hurry: impl Future<Output = ()>) -> bool {
+        let whole = tokio::select! {
+            () = self.empty(graceful) => true,
+            () = hurry => {
+                tracing::warn!(target: "agent", "told to end again: tasks that still run go on without the agent");
+                false
+            }
+        };
+        self.end().await;
+        whole
+    }
+
+    /// Stops or drains what is to be.
+    async fn empty(&self, graceful: bool) {
         if self.settings.dev {
             let left = leave::stop_everything(self.server.as_ref(), self.node.as_ref(), DEV_STOP_LIMIT).await;
             if left > 0 {
@@ -167,6 +180,9 @@ impl Agent {
                 () = notify::ask_for_time() => {}
             }
         }
+    }
+
+    async fn end(mut self) {
         // Without tasks the zygote has nothing to wait for; the next agent starts one of its own.
         if let (Some(shims), Some(node)) = (&self.shims, &self.node)
             && node.active_allocs() == 0

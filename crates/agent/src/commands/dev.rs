@@ -40,7 +40,7 @@ pub async fn run(call: &mut Call<'_>) -> Result<u8, Failure> {
             .map_err(|e| Failure::new(e.to_string())),
         Err(failure) => Err(failure),
     };
-    agent.shutdown(true).await;
+    agent.shutdown(true, std::future::pending()).await;
     exit
 }
 

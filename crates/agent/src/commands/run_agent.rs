@@ -91,9 +91,9 @@ pub async fn run(call: &mut Call<'_>) -> Result<u8, Failure> {
         End::Interrupt => agent.settings().leave_on_interrupt,
         End::Terminate => agent.settings().leave_on_terminate,
     };
-    agent.shutdown(graceful).await;
+    let whole = agent.shutdown(graceful, signals.again()).await;
     life.abort();
-    Ok(u8::from(!graceful))
+    Ok(u8::from(!(graceful && whole)))
 }
 
 /// Signals that mean something to the agent.
@@ -132,6 +132,14 @@ impl Signals {
                 }
                 _ = self.pipe.recv() => {}
             }
+        }
+    }
+
+    /// Until the agent is told once more to end.
+    async fn again(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
     }
 }

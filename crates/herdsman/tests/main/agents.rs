@@ -187,3 +187,45 @@ fn the_agents_end_waits_for_no_task() {
     });
     agent.allocs_in("stall", "failed");
 }
+
+/// A drain may take an hour; whoever does not want to wait says so again.
+#[test]
+fn a_second_signal_ends_a_drain_and_leaves_the_tasks() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, http) = write_config(folder.path());
+    let text = std::fs::read_to_string(&config).unwrap();
+    let drain = "leave_on_terminate = true\nclient {\n  max_kill_timeout = \"9m\"\n  drain_on_shutdown {\n  }\n}\n";
+    std::fs::write(&config, format!("{text}{drain}")).unwrap();
+    let agent = Agent::start(&config, http);
+    agent.wait_ready();
+    let quick = "update {\n min_healthy_time = \"0s\"\n}\n";
+    let stubborn = task("main", "", "/bin/sh", &["-c", "trap '' INT TERM; echo up; while :; do sleep 0.1; done"])
+        .replace("driver", "kill_timeout = \"9m\"\n driver");
+    let job = write_job(
+        folder.path(),
+        "stubborn",
+        &format!("job \"stubborn\" {{\n group \"g\" {{\n{quick}{stubborn}}}\n}}\n"),
+    );
+    let run = agent.command(&["job", "run", "-detach", &job]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    let id = agent.allocs_in("stubborn", "running").remove(0)["ID"].as_str().unwrap().to_string();
+    eventually("the trap", || stdout(&agent.command(&["alloc", "logs", &id, "main"])).contains("up").then_some(()));
+    agent.signal(Signal::TERM);
+    eventually("a stop of the task", || {
+        let alloc = agent.try_get(&format!("/v1/allocation/{id}"))?;
+        let events = alloc["TaskStates"]["main"]["Events"].as_array()?.clone();
+        events.iter().any(|e| e["Type"] == "Killing").then_some(())
+    });
+    assert_eq!(agent.end(Signal::TERM), Some(1), "an end that was cut short is no graceful one");
+    let agent = Agent::start(&config, http);
+    agent.wait_ready();
+    let alloc = agent.get(&format!("/v1/allocation/{id}"));
+    assert_eq!(alloc["TaskStates"]["main"]["State"], "running");
+    eventually("a delivered signal", || {
+        agent.command(&["alloc", "signal", "-s", "SIGKILL", &id, "main"]).status.success().then_some(())
+    });
+    eventually("the end of the task", || {
+        (agent.try_get(&format!("/v1/allocation/{id}"))?["TaskStates"]["main"]["State"] == "dead").then_some(())
+    });
+    agent.end(Signal::TERM);
+}

@@ -241,6 +241,42 @@ fn a_start_is_over_when_the_agent_is_ready() {
     assert!(broken.log().contains("bananas"), "{}", broken.log());
 }
 
+/// The unit of `docs/systemd.md`, with the test's binary and configuration.
+#[test]
+fn the_unit_of_the_documents_does_what_they_say() {
+    let Some(machine) = machines().next() else { return };
+    let page = include_str!("../../../../../docs/systemd.md");
+    let unit = page.split("```").nth(1).unwrap().strip_prefix("ini\n").unwrap();
+    let (start, config) = ("/usr/local/bin/herdsman agent", "/etc/herdsman.d");
+    assert!(unit.contains(start) && unit.contains(config), "{unit}");
+    let service = Service::new(&machine, "hm-page", "", "");
+    let start_here = format!("{} agent", machine.folder().join("herdsman").display());
+    let config_here = service.folder.join("agent.hcl").display().to_string();
+    let log = format!("[Service]\nStandardOutput=append:{}", machine.log("hm-page").display());
+    let text = unit.replace(start, &start_here).replace(config, &config_here).replace("[Service]", &log);
+    std::fs::write(machine.folder().join("units/hm-page.service"), text).unwrap();
+    machine.systemctl(&["daemon-reload"]);
+    service.control("start");
+    let task = service.run_task("");
+    service.control("reload");
+    service.control("restart");
+    service.assert_known();
+    service.control("stop");
+    assert_eq!(service.property("ActiveState"), "inactive", "a stop is no failure");
+    service.assert_runs(&task, "after a stop");
+    service.control("start");
+    service.assert_known();
+    assert!(!service.log().contains("mounts of its own"), "{}", service.log());
+}
+
+#[test]
+fn mounts_of_the_service_alone_are_warned_of() {
+    let Some(machine) = machines().next() else { return };
+    let service = Service::new(&machine, "hm-private", "", "Type=notify\nBindReadOnlyPaths=/usr");
+    service.control("start");
+    eventually("a warning", || service.log().contains("mounts of its own").then_some(()));
+}
+
 #[test]
 fn a_reload_is_a_signal_and_ends_ready_again() {
     let Some(machine) = machines().next() else { return };
