@@ -20,6 +20,14 @@ impl Moments {
     }
 }
 
+/// Whether a process is the first of its session, as that of each task is. A shell about to run a command is for a moment two
+/// processes with the same words; the second one is not.
+fn leads_session(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    after_name.split_whitespace().nth(3).and_then(|s| s.parse().ok()) == Some(pid)
+}
+
 /// Process ids of the marked tasks, by mark.
 fn processes(mark: &str) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
@@ -34,6 +42,7 @@ fn processes(mark: &str) -> BTreeMap<String, u32> {
         if let [shell, _, _, name] = words.as_slice()
             && shell == "/bin/sh"
             && name.starts_with(mark)
+            && leads_session(pid)
         {
             assert!(found.insert(name.clone(), pid).is_none(), "{name} runs twice");
         }
