@@ -133,20 +133,23 @@ fn is_same(kind: Kind, old: &Value, new: &Value) -> bool {
 
 /// The new tree with the old values of what waits for a restart.
 fn keep_what_waits(old: &Map<String, Value>, new: Map<String, Value>, changes: &[Change]) -> Map<String, Value> {
-    let old = leaves(old);
+    let values = leaves(old);
     let mut tree = new;
     for change in changes.iter().filter(|c| c.reload == Reload::Restart) {
-        put(&mut tree, &change.path, old.get(&change.path).map(|v| (*v).clone()));
+        match values.get(&change.path) {
+            Some(value) => put(&mut tree, &change.path, (*value).clone()),
+            None => take(&mut tree, &change.path, Some(old)),
+        }
     }
     tree
 }
 
-/// Sets the value of a path, or takes it away.
-fn put(tree: &mut Map<String, Value>, path: &[String], value: Option<Value>) {
-    match (path, value) {
-        ([name], Some(value)) => drop(tree.insert(name.clone(), value)),
-        ([name], None) => drop(tree.remove(name)),
-        ([name, rest @ ..], value) => {
+/// Sets the value of a path.
+fn put(tree: &mut Map<String, Value>, path: &[String], value: Value) {
+    match path {
+        [] => {}
+        [name] => drop(tree.insert(name.clone(), value)),
+        [name, rest @ ..] => {
             let block = tree.entry(name.clone()).or_insert_with(|| Value::Object(Map::new()));
             if !block.is_object() {
                 *block = Value::Object(Map::new());
@@ -155,7 +158,20 @@ fn put(tree: &mut Map<String, Value>, path: &[String], value: Option<Value>) {
                 put(block, rest, value);
             }
         }
-        ([], _) => {}
+    }
+}
+
+/// Takes the value of a path away, and the blocks that are empty without it and were not there before.
+fn take(tree: &mut Map<String, Value>, path: &[String], before: Option<&Map<String, Value>>) {
+    let Some((name, rest)) = path.split_first() else { return };
+    if rest.is_empty() {
+        tree.remove(name);
+    } else if let Some(Value::Object(block)) = tree.get_mut(name) {
+        let before = before.and_then(|b| b.get(name)).and_then(Value::as_object);
+        take(block, rest, before);
+        if block.is_empty() && before.is_none() {
+            tree.remove(name);
+        }
     }
 }
 
@@ -207,6 +223,39 @@ mod tests {
         let kept = keep_what_waits(&old, new.clone(), &changes(&old, &new));
         let expected = json!({"region": "a", "log_level": "WARN", "client": {"enabled": true, "meta": {"x.y": "1"}}});
         assert_eq!(Value::Object(kept), expected);
+    }
+
+    /// A value that no key has by default.
+    fn other_value(key: &crate::config::keys::Key) -> Value {
+        match (key.path, key.kind) {
+            ("log_level", _) => json!("WARN"),
+            ("server.job_max_source_size", _) => json!("2M"),
+            ("server.job_max_priority", _) => json!(177),
+            (_, Kind::Text) => json!("/word"),
+            (_, Kind::Bool) => json!(true),
+            (_, Kind::Int) => json!(77),
+            (_, Kind::Float) => json!(7.5),
+            (_, Kind::Duration) => json!("77s"),
+            (_, Kind::List) => json!(["a"]),
+            (_, Kind::Map) => json!({"a": "b"}),
+        }
+    }
+
+    #[test]
+    fn every_key_that_acts_at_once_does_and_no_other() {
+        let base = tree(json!({"server": {"enabled": true}, "client": {"enabled": true}}));
+        let started = Settings::read(&base, false).unwrap();
+        // What is set here is what these have anyway.
+        let same = ["server.enabled", "client.enabled", "client.nomad_service_discovery"];
+        for key in KEYS.iter().filter(|k| k.effect == Effect::Acts && !same.contains(&k.path)) {
+            let mut new = base.clone();
+            let path: Vec<String> = key.path.split('.').map(|n| n.replace('*', "x")).collect();
+            put(&mut new, &path, other_value(key));
+            let changes = changes(&base, &new);
+            assert_eq!(changes, [Change { path, reload: key.reload }]);
+            let kept = Settings::read(&keep_what_waits(&base, new, &changes), false).unwrap();
+            assert_eq!(kept != started, key.reload == Reload::Live, "{}", key.path);
+        }
     }
 
     #[test]
