@@ -1,5 +1,6 @@
 //! `kill -9` of the agent at random moments, with running tasks: same processes, no event lost, nothing run twice.
 
+use crate::folder::Folder;
 use crate::support::{Agent, eventually, write_config, write_job};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -57,7 +58,7 @@ fn events(alloc: &Value, task: &str) -> Vec<(i64, String)> {
 
 #[test]
 fn tasks_outlive_two_hundred_kills_of_the_agent() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let (config, http) = write_config(folder.path());
     let mark = format!("kill-{}", std::process::id());
     let job = write_job(

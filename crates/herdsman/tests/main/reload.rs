@@ -1,5 +1,6 @@
 //! Reading the configuration again: SIGHUP and the API.
 
+use crate::folder::Folder;
 use crate::support::{Agent, eventually, stderr, stdout, task, write_config, write_job};
 use rustix::process::Signal;
 use std::io::{Read, Write};
@@ -31,7 +32,7 @@ const REFUSED: &str = "the configuration was not read again, the old one stays";
 
 #[test]
 fn keys_that_can_change_do_and_others_wait_for_a_restart() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let (config, http) = write_config(folder.path());
     let original = std::fs::read_to_string(&config).unwrap();
     let agent = Agent::start(&config, http);
@@ -92,7 +93,7 @@ client {
 
 #[test]
 fn a_bad_file_leaves_the_running_configuration_in_place() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let (config, http) = write_config(folder.path());
     let original = std::fs::read_to_string(&config).unwrap();
     let agent = Agent::start(&config, http);
