@@ -20,6 +20,7 @@ const NEEDS: &[Need] = &[
     Need { name: "busybox", present: busybox, packages: &["busybox-static"], start: None },
     Need { name: "go", present: go, packages: &["golang-go"], start: None },
     Need { name: "python", present: python, packages: &["python3", "python3-venv"], start: Some(python_client) },
+    Need { name: "systemd", present: systemd, packages: &["systemd"], start: None },
     Need { name: "docker", present: docker, packages: &["docker.io"], start: Some(start_docker) },
 ];
 
@@ -40,6 +41,13 @@ fn go() -> bool {
 /// Whether a container engine answers.
 pub fn docker() -> bool {
     works("docker", &["info"])
+}
+
+/// Whether a systemd can be started in namespaces of its own. It need not be what runs this machine.
+pub fn systemd() -> bool {
+    std::path::Path::new("/lib/systemd/systemd").exists()
+        && works("systemctl", &["--version"])
+        && works("unshare", &["--fork", "--pid", "--mount", "--cgroup", "--uts", "--ipc", "true"])
 }
 
 fn python() -> bool {

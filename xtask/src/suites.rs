@@ -42,11 +42,14 @@ const SUITES: &[Suite] = &[
 /// one each time and keeps what it finds.
 const SEED: &str = "20261201";
 
-/// Where there is a container engine, a test that cannot reach it fails instead of being left out.
+/// Where there is a container engine or a systemd, a test that cannot use it fails instead of being left out.
 fn workspace_tests() -> Result<()> {
     let mut variables = vec![("PROPTEST_RNG_SEED", SEED)];
     if setup::docker() {
         variables.push(("HERDSMAN_REQUIRE_DOCKER", "1"));
+    }
+    if setup::systemd() {
+        variables.push(("HERDSMAN_REQUIRE_SYSTEMD", "1"));
     }
     run_with("cargo", &["test", "--workspace", "--locked", "--no-fail-fast"], &variables)
 }

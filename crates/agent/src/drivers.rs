@@ -27,6 +27,13 @@ pub async fn all(
     for note in host.notes() {
         tracing::info!(target: "client.shim", "{note}");
     }
+    if has_own_mounts() {
+        tracing::warn!(target: "client", "this agent has mounts of its own (PrivateTmp=, ProtectSystem= or the like of its service): tasks see them too, and after a restart others than new tasks; remove these settings");
+    }
+    let missing = host.cgroups().missing().join(", ");
+    if !missing.is_empty() {
+        tracing::warn!(target: "client.shim", missing, "this host gives no such cgroup controllers: limits of tasks that need them have no effect");
+    }
     let executor = Arc::new(Executor::new(Arc::clone(&host)));
     let wanted = Wanted::of(client);
     let mut drivers = Drivers::new();
@@ -78,6 +85,16 @@ pub async fn all(
         return Err(format!("plugin {name:?}: there is no such driver here; known are {}", KNOWN.join(", ")));
     }
     Ok((drivers, host))
+}
+
+/// Whether this process sees other mounts than the first one of the system, as a service does that was given some.
+fn has_own_mounts() -> bool {
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
+    match (namespace("self"), namespace("1")) {
+        (Ok(own), Ok(system)) => own != system,
+        // Without the right to look nothing can be said.
+        _ => false,
+    }
 }
 
 /// Drivers that may be configured.

@@ -2,6 +2,8 @@
 
 use crate::config::settings::Settings;
 use crate::log::Log;
+use crate::reload::Reloader;
+use crate::tune;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -9,10 +11,11 @@ use herdsman_http::agent::{Agent as AgentView, AgentFacts};
 use herdsman_http::error::HttpError;
 use herdsman_model::NodeId;
 use herdsman_node::{Node, Shared};
+use herdsman_server::Server;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tracing::Level;
@@ -26,18 +29,30 @@ pub const SERVER_PORT: u16 = 4647;
 /// Our own version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// How a configuration is read again.
-pub type Reload = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
-
 /// The agent as its API sees it.
 pub struct Facts {
     facts: AgentFacts,
-    settings: Settings,
+    live: RwLock<Live>,
     /// Addresses listened on, once they are known.
     addresses: Listening,
     log: Log,
+    server: Option<Server>,
     node: RwLock<Option<NodeView>>,
-    reload: Reload,
+    reloader: Reloader,
+}
+
+/// What a reload may change.
+#[derive(Clone)]
+struct Live {
+    settings: Arc<Settings>,
+    headers: Arc<[(String, String)]>,
+}
+
+impl Live {
+    fn of(settings: Settings) -> Live {
+        let headers = settings.response_headers.clone().into_iter().collect();
+        Live { settings: Arc::new(settings), headers }
+    }
 }
 
 /// The node of this agent, as far as the API asks.
@@ -62,7 +77,14 @@ pub struct Listening {
 
 impl Facts {
     /// The facts of an agent that listens on these addresses.
-    pub fn new(settings: Settings, name: &str, addresses: Listening, log: Log, reload: Reload) -> Arc<Facts> {
+    pub fn new(
+        settings: Settings,
+        name: &str,
+        addresses: Listening,
+        log: Log,
+        server: Option<Server>,
+        reloader: Reloader,
+    ) -> Arc<Facts> {
         let host =
             host_of(&addresses.advertise_rpc).unwrap_or_else(|| host_of(&addresses.advertise_http).unwrap_or_default());
         let facts = AgentFacts {
@@ -73,20 +95,44 @@ impl Facts {
             version: VERSION.to_string(),
             gossip_host: host,
             gossip_port: settings.ports.serf,
-            prometheus: settings.prometheus,
             debug: false,
         };
-        Arc::new(Facts { facts, settings, addresses, log, node: RwLock::new(None), reload })
+        let live = RwLock::new(Live::of(settings));
+        Arc::new(Facts { facts, live, addresses, log, server, node: RwLock::new(None), reloader })
+    }
+
+    fn live(&self) -> Live {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.live().settings
+    }
+
+    fn apply(&self, settings: Settings) {
+        self.log.restyle(&settings.log);
+        if let (Some(server), Some(wanted)) = (&self.server, &settings.server) {
+            server.retune(tune::server(wanted));
+        }
+        if let (Some(node), Some(wanted)) = (self.node(), &settings.client) {
+            node.shared.retune(tune::node(wanted));
+        }
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Live::of(settings);
     }
 
     /// Says that the node runs.
     pub fn set_node(&self, node: &Node) {
+        // The configuration may have been read again while the node started.
+        if let Some(wanted) = &self.settings().client {
+            node.shared().retune(tune::node(wanted));
+        }
         let view = NodeView { id: node.id(), shared: Arc::clone(node.shared()), connected: node.connected() };
-        *self.node.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(view);
+        *self.node.write().unwrap_or_else(PoisonError::into_inner) = Some(view);
     }
 
     fn node(&self) -> Option<NodeView> {
-        self.node.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.node.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -101,7 +147,7 @@ impl AgentView for Facts {
     }
 
     fn config(&self) -> Value {
-        let s = &self.settings;
+        let s = &*self.settings();
         let host =
             |addresses: &[SocketAddr]| addresses.iter().map(|a| a.ip().to_string()).collect::<Vec<_>>().join(" ");
         let rpc: Vec<SocketAddr> = self.addresses.rpc.into_iter().collect();
@@ -155,6 +201,14 @@ impl AgentView for Facts {
         })
     }
 
+    fn prometheus(&self) -> bool {
+        self.settings().prometheus
+    }
+
+    fn response_headers(&self) -> Arc<[(String, String)]> {
+        self.live().headers
+    }
+
     fn node_id(&self) -> Option<NodeId> {
         self.node().map(|n| n.id)
     }
@@ -195,7 +249,7 @@ impl AgentView for Facts {
     }
 
     fn reload(&self) -> Result<(), String> {
-        (self.reload)()
+        self.reloader.reload(|settings| self.apply(settings))
     }
 
     fn log(&self, level: Level, json: bool) -> BoxStream<'static, Bytes> {

@@ -16,6 +16,9 @@ mod facts;
 mod leave;
 pub mod log;
 mod notify;
+mod reload;
 mod start;
+mod tune;
 
+pub use reload::{Configuration, Reloader};
 pub use start::{Agent, AgentError};

@@ -35,12 +35,24 @@ pub struct Log {
 }
 
 struct Inner {
-    /// None: off.
-    level: RwLock<Option<Level>>,
-    json: bool,
-    location: bool,
+    style: RwLock<Style>,
     file: Option<Mutex<Rotated>>,
     watchers: broadcast::Sender<Line>,
+}
+
+/// What of a log may change while it is written.
+#[derive(Clone, Copy)]
+struct Style {
+    /// None: off.
+    level: Option<Level>,
+    json: bool,
+    location: bool,
+}
+
+impl Style {
+    fn of(settings: &LogSettings) -> Style {
+        Style { level: parse_level(&settings.level), json: settings.json, location: settings.location }
+    }
 }
 
 impl Log {
@@ -55,9 +67,7 @@ impl Log {
         };
         Ok(Log {
             inner: Arc::new(Inner {
-                level: RwLock::new(parse_level(&settings.level)),
-                json: settings.json,
-                location: settings.location,
+                style: RwLock::new(Style::of(settings)),
                 file,
                 watchers: broadcast::channel(WATCH_BACKLOG).0,
             }),
@@ -74,9 +84,16 @@ impl Log {
         tracing::subscriber::set_global_default(subscriber).map_err(|e| e.to_string())
     }
 
-    /// Changes the level, as a reload does.
-    pub fn set_level(&self, level: &str) {
-        *self.inner.level.write().unwrap_or_else(PoisonError::into_inner) = parse_level(level);
+    /// Changes level, shape and rotation, as a reload does. The file stays the one that was opened.
+    pub fn restyle(&self, settings: &LogSettings) {
+        *self.inner.style.write().unwrap_or_else(PoisonError::into_inner) = Style::of(settings);
+        if let Some(file) = &self.inner.file {
+            file.lock().unwrap_or_else(PoisonError::into_inner).rotate_as(settings);
+        }
+    }
+
+    fn style(&self) -> Style {
+        *self.inner.style.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every line from now on that is at least of the log's own level.
@@ -85,7 +102,7 @@ impl Log {
     }
 
     fn wants(&self, level: &Level) -> bool {
-        self.inner.level.read().unwrap_or_else(PoisonError::into_inner).is_some_and(|most| *level <= most)
+        self.style().level.is_some_and(|most| *level <= most)
     }
 }
 
@@ -130,7 +147,8 @@ impl<S: Subscriber> Layer<S> for Log {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let now = timestamp(SystemTime::now());
-        let location = match (self.inner.location, metadata.file(), metadata.line()) {
+        let style = self.style();
+        let location = match (style.location, metadata.file(), metadata.line()) {
             (true, Some(file), Some(line)) => format!("{file}:{line}"),
             _ => String::new(),
         };
@@ -138,7 +156,7 @@ impl<S: Subscriber> Layer<S> for Log {
         let text = text_line(&now, *metadata.level(), &module, &location, &fields);
         let json = json_line(&now, *metadata.level(), &module, &location, &fields);
         if wanted {
-            let chosen = if self.inner.json { &json } else { &text };
+            let chosen = if style.json { &json } else { &text };
             // The log itself has nowhere to report that it cannot be written.
             let _ = writeln!(io::stderr(), "{chosen}");
             if let Some(file) = &self.inner.file {
@@ -273,6 +291,12 @@ impl Rotated {
             max_bytes: settings.rotate_bytes,
             keep: settings.keep_files,
         })
+    }
+
+    fn rotate_as(&mut self, settings: &LogSettings) {
+        self.after = settings.rotate_after;
+        self.max_bytes = settings.rotate_bytes;
+        self.keep = settings.keep_files;
     }
 
     fn write_line(&mut self, line: &str) -> io::Result<()> {

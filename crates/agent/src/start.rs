@@ -3,13 +3,16 @@
 use crate::config::settings::{ClientSettings, DrainSettings, ServerSettings, Settings};
 use crate::dirs::{self, DirError, Temporary};
 use crate::drivers;
-use crate::facts::{COMPATIBLE_VERSION, Facts, Listening, Reload, SERVER_PORT, VERSION, with_port};
+use crate::facts::{COMPATIBLE_VERSION, Facts, Listening, SERVER_PORT, VERSION, with_port};
 use crate::leave;
 use crate::log::Log;
+use crate::notify;
+use crate::reload::Reloader;
+use crate::tune;
 use herdsman_http::api::Api;
 use herdsman_model::{HostVolume, NodeReserved};
-use herdsman_node::{GcConfig as NodeGc, Node, NodeConfig, NodeError};
-use herdsman_server::{GcConfig, HeartbeatConfig, JobLimits, Server, ServerConfig, StartError};
+use herdsman_node::{Node, NodeConfig, NodeError};
+use herdsman_server::{Server, ServerConfig, StartError};
 use herdsman_shim::ShimHost;
 use herdsman_world::World;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -75,7 +78,7 @@ impl Agent {
     ///
     /// # Errors
     /// A directory, address or part cannot be had; nothing keeps running.
-    pub async fn start(settings: Settings, log: Log, reload: Reload) -> Result<Agent, AgentError> {
+    pub async fn start(settings: Settings, log: Log, reloader: Reloader) -> Result<Agent, AgentError> {
         let world = World::real().map_err(AgentError::World)?;
         let places = places(&settings, world.rng.u64())?;
         let name = agent_name(&settings);
@@ -86,9 +89,8 @@ impl Agent {
             None => None,
         };
         let listening = addresses(&settings, http, server.as_ref());
-        let facts = Facts::new(settings.clone(), &name, listening.clone(), log, reload);
-        let headers = settings.response_headers.clone().into_iter().collect();
-        let api = Api::new(server.clone(), facts.clone(), world.clone(), headers);
+        let facts = Facts::new(settings.clone(), &name, listening.clone(), log, server.clone(), reloader);
+        let api = Api::new(server.clone(), facts.clone(), world.clone());
         let mut tasks = JoinSet::new();
         for listener in listeners {
             tasks.spawn(herdsman_http::serve::serve(Arc::clone(&api), listener));
@@ -152,16 +154,35 @@ impl Agent {
     }
 
     /// Ends the agent. Its tasks go on; those of a development agent are stopped first. A graceful end drains the node if
-    /// the configuration says so.
-    pub async fn shutdown(mut self, graceful: bool) {
+    /// the configuration says so. Neither is waited for any longer once `hurry` comes; gives whether all went as it should.
+    pub async fn shutdown(self, graceful: bool, hurry: impl Future<Output = ()>) -> bool {
+        let whole = tokio::select! {
+            () = self.empty(graceful) => true,
+            () = hurry => {
+                tracing::warn!(target: "agent", "told to end again: tasks that still run go on without the agent");
+                false
+            }
+        };
+        self.end().await;
+        whole
+    }
+
+    /// Stops or drains what is to be.
+    async fn empty(&self, graceful: bool) {
         if self.settings.dev {
             let left = leave::stop_everything(self.server.as_ref(), self.node.as_ref(), DEV_STOP_LIMIT).await;
             if left > 0 {
                 tracing::warn!(target: "agent", allocations = left, "tasks did not end in time and go on without the agent");
             }
         } else if graceful && let (Some(node), Some(drain)) = (&self.node, self.drain_settings()) {
-            leave::drain(self.http_addr(), node, &drain).await;
+            tokio::select! {
+                () = leave::drain(self.http_addr(), node, &drain) => {}
+                () = notify::ask_for_time() => {}
+            }
         }
+    }
+
+    async fn end(mut self) {
         // Without tasks the zygote has nothing to wait for; the next agent starts one of its own.
         if let (Some(shims), Some(node)) = (&self.shims, &self.node)
             && node.active_allocs() == 0
@@ -184,8 +205,13 @@ impl Agent {
         drop(self.temporary.take());
     }
 
+    /// The settings in force.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.facts.settings()
+    }
+
     fn drain_settings(&self) -> Option<DrainSettings> {
-        self.settings.client.as_ref().and_then(|c| c.drain_on_shutdown.clone())
+        self.settings().client.as_ref().and_then(|c| c.drain_on_shutdown.clone())
     }
 }
 
@@ -291,7 +317,8 @@ async fn start_server(
 ) -> Result<Server, AgentError> {
     let bind = if settings.addresses.rpc.is_empty() { &settings.bind_addr } else { &settings.addresses.rpc };
     let mut log = herdsman_consensus::Config::single(1, places.server.join("log"));
-    log.snapshot_entries = server.snapshot_threshold;
+    let tuning = tune::server(server);
+    log.snapshot_entries = tuning.snapshot_entries;
     log.segment_bytes = server.segment_mb.saturating_mul(1024 * 1024);
     let mut config = ServerConfig::single(log, SocketAddr::new(ip(bind)?, settings.ports.rpc));
     config.region = settings.region.clone();
@@ -300,30 +327,10 @@ async fn start_server(
     if !settings.advertise.rpc.is_empty() {
         config.rpc_advertise = with_port(&settings.advertise.rpc, settings.ports.rpc);
     }
-    if server.schedulers > 0 {
-        config.schedulers = usize::try_from(server.schedulers).unwrap_or(config.schedulers);
-    }
-    config.heartbeat = HeartbeatConfig {
-        min_ttl: server.min_heartbeat_ttl,
-        grace: server.heartbeat_grace,
-        max_per_second: server.max_heartbeats_per_second,
-        ..HeartbeatConfig::default()
-    };
-    config.gc = GcConfig {
-        interval: server.job_gc_interval,
-        eval: server.eval_gc_threshold,
-        batch_eval: server.batch_eval_gc_threshold,
-        job: server.job_gc_threshold,
-        node: server.node_gc_threshold,
-        deployment: server.deployment_gc_threshold,
-    };
-    config.jobs = JobLimits {
-        default_priority: server.job_default_priority,
-        max_priority: server.job_max_priority,
-        max_count: server.job_max_count,
-        max_source_bytes: usize::try_from(server.job_max_source_size).unwrap_or(usize::MAX),
-        tracked_versions: server.job_tracked_versions,
-    };
+    config.schedulers = tuning.schedulers;
+    config.heartbeat = tuning.heartbeat;
+    config.gc = tuning.gc;
+    config.jobs = tuning.jobs;
     Ok(Server::start(config, world).await?)
 }
 
@@ -367,7 +374,7 @@ fn node_config(
     alloc: &Path,
     listening: &Listening,
 ) -> NodeConfig {
-    let nanos = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
+    let tuning = tune::node(client);
     let volume = |v: &crate::config::settings::HostVolumeSettings| HostVolume {
         name: v.name.clone(),
         path: v.path.to_string_lossy().into_owned(),
@@ -399,19 +406,13 @@ fn node_config(
         network_interface: client.network_interface.clone(),
         min_dynamic_port: client.dynamic_ports.0,
         max_dynamic_port: client.dynamic_ports.1,
-        max_kill_timeout: nanos(client.max_kill_timeout),
+        max_kill_timeout: tuning.max_kill_timeout,
         http_addr: listening.advertise_http.clone(),
-        node_max_allocs: client.node_max_allocs,
-        disable_remote_exec: client.disable_remote_exec,
+        node_max_allocs: tuning.node_max_allocs,
+        disable_remote_exec: tuning.disable_remote_exec,
         cgroup_parent: client.cgroup_parent.clone(),
         version: COMPATIBLE_VERSION.to_string(),
-        gc: NodeGc {
-            interval: nanos(client.gc_interval),
-            parallel_destroys: usize::try_from(client.gc_parallel).unwrap_or(2),
-            disk_usage_threshold: client.gc_disk_percent,
-            inode_usage_threshold: client.gc_inode_percent,
-            max_allocs: usize::try_from(client.gc_max_allocs).unwrap_or(50),
-        },
+        gc: tuning.gc,
         ..NodeConfig::default()
     }
 }

@@ -108,6 +108,11 @@ struct Inner {
 }
 
 impl Consensus {
+    /// From now on a snapshot is taken after this many applied log entries; 0 counts as 1.
+    pub fn set_snapshot_entries(&self, entries: u64) {
+        self.inner.machine.pressure.entry_limit.store(entries.max(1), std::sync::atomic::Ordering::Relaxed);
+    }
+
     /// Opens the log in `config.dir`, brings `machine` up to date from the snapshot and, for the
     /// only voter, from everything after it, and starts. The only voter leads at once; wait for
     /// [`Leadership::ready`].
@@ -373,7 +378,7 @@ async fn open_stored(
             let mut log = SegmentLog::open(Arc::clone(&disk), dir, config.segment_bytes, salt, Arc::clone(&shared))?;
             log.lock = Some(DirLock(lock));
             let pressure = Pressure {
-                entry_limit: config.snapshot_entries,
+                entry_limit: config.snapshot_entries.into(),
                 byte_limit: config.snapshot_bytes,
                 ..Pressure::default()
             };

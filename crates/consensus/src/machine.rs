@@ -39,7 +39,7 @@ pub trait Machine: Send + 'static {
 pub(crate) struct Pressure {
     pub entries: AtomicU64,
     pub bytes: AtomicU64,
-    pub entry_limit: u64,
+    pub entry_limit: AtomicU64,
     pub byte_limit: u64,
     pub due: Notify,
 }
@@ -48,7 +48,7 @@ impl Pressure {
     fn add(&self, entries: u64, bytes: u64) {
         let entries = self.entries.fetch_add(entries, Ordering::Relaxed) + entries;
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if entries >= self.entry_limit || bytes >= self.byte_limit {
+        if entries >= self.entry_limit.load(Ordering::Relaxed) || bytes >= self.byte_limit {
             self.due.notify_one();
         }
     }

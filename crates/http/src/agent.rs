@@ -6,6 +6,7 @@ use futures::stream::BoxStream;
 use herdsman_model::NodeId;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tracing::Level;
 
 /// What does not change while an agent runs.
@@ -22,8 +23,6 @@ pub struct AgentFacts {
     /// Host and port that other servers are told for membership.
     pub gossip_host: String,
     pub gossip_port: u16,
-    /// Metrics may be read in the text form of Prometheus.
-    pub prometheus: bool,
     /// Profiles and facts of the host may be read without a token.
     pub debug: bool,
 }
@@ -32,6 +31,12 @@ pub struct AgentFacts {
 pub trait Agent: Send + Sync {
     /// What does not change.
     fn facts(&self) -> &AgentFacts;
+
+    /// Whether metrics may be read in the text form of Prometheus.
+    fn prometheus(&self) -> bool;
+
+    /// Headers that the operator wants on every answer.
+    fn response_headers(&self) -> Arc<[(String, String)]>;
 
     /// The configuration in force, as `GET /v1/agent/self` shows it, secrets left out.
     fn config(&self) -> Value;

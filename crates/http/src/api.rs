@@ -21,8 +21,6 @@ pub struct Api {
     world: World,
     metrics: Metrics,
     events: Option<Arc<EventBuffer>>,
-    /// Headers the operator wants on every answer.
-    headers: Vec<(String, String)>,
 }
 
 impl std::fmt::Debug for Api {
@@ -33,18 +31,12 @@ impl std::fmt::Debug for Api {
 
 impl Api {
     /// The API of an agent. Without a server, requests that need one go to the servers the agent knows, over `world`.
-    /// `headers` go onto every answer.
     ///
     /// With a server this starts one task that keeps the last events; it ends with the server's feed.
-    pub fn new(
-        server: Option<Server>,
-        agent: Arc<dyn Agent>,
-        world: World,
-        headers: Vec<(String, String)>,
-    ) -> Arc<Api> {
+    pub fn new(server: Option<Server>, agent: Arc<dyn Agent>, world: World) -> Arc<Api> {
         let events = server.as_ref().map(|server| EventBuffer::start(server.changes()));
         let metrics = Metrics::new(Arc::clone(&world.clock));
-        Arc::new(Api { server, agent, world, metrics, events, headers })
+        Arc::new(Api { server, agent, world, metrics, events })
     }
 
     /// The agent this API belongs to.
@@ -115,10 +107,5 @@ impl Api {
     /// Whether a leader is known.
     pub fn knows_leader(&self) -> bool {
         self.server.as_ref().is_some_and(|server| server.leadership().borrow().leader.is_some())
-    }
-
-    /// Headers that go onto every answer.
-    pub fn response_headers(&self) -> &[(String, String)] {
-        &self.headers
     }
 }

@@ -94,7 +94,7 @@ pub async fn handle(api: Arc<Api>, http: hyper::Request<Incoming>) -> Response<B
         set(&mut response, "access-control-allow-origin", "*");
         set(&mut response, "access-control-allow-credentials", "true");
     }
-    for (name, value) in api.response_headers() {
+    for (name, value) in &*api.agent().response_headers() {
         set(&mut response, name, value);
     }
     response

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 fn client_only(servers: Vec<String>) -> Arc<Api> {
     let agent = TestAgent::new();
     *agent.servers.lock().unwrap() = servers;
-    Api::new(None, Arc::new(agent) as Arc<dyn Agent>, world(9), Vec::new())
+    Api::new(None, Arc::new(agent) as Arc<dyn Agent>, world(9))
 }
 
 #[tokio::test(flavor = "multi_thread")]

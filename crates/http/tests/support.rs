@@ -36,7 +36,6 @@ impl TestAgent {
             version: "0.1.0".into(),
             gossip_host: "127.0.0.1".into(),
             gossip_port: 8648,
-            prometheus: true,
             debug: false,
         };
         TestAgent { facts, node: Mutex::new(None), servers: Mutex::new(Vec::new()) }
@@ -65,6 +64,12 @@ impl Agent for TestAgent {
     fn set_servers(&self, servers: Vec<String>) -> Result<(), HttpError> {
         *self.servers.lock().unwrap() = servers;
         Ok(())
+    }
+    fn prometheus(&self) -> bool {
+        true
+    }
+    fn response_headers(&self) -> Arc<[(String, String)]> {
+        Arc::default()
     }
     fn reload(&self) -> Result<(), String> {
         Ok(())
@@ -122,7 +127,7 @@ impl Cluster {
         let server = Server::start(config, world.clone()).await.unwrap();
         server.ready().await;
         let agent = Arc::new(TestAgent::new());
-        let api = Api::new(Some(server.clone()), Arc::clone(&agent) as Arc<dyn Agent>, world, Vec::new());
+        let api = Api::new(Some(server.clone()), Arc::clone(&agent) as Arc<dyn Agent>, world);
         Cluster { server, agent, api }
     }
 

@@ -48,6 +48,15 @@ pub struct NodeConfig {
     pub gc: GcConfig,
 }
 
+/// What may change while a node runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tuning {
+    pub max_kill_timeout: Nanos,
+    pub disable_remote_exec: bool,
+    pub node_max_allocs: i64,
+    pub gc: GcConfig,
+}
+
 /// When terminal allocations are removed from the node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GcConfig {
@@ -67,6 +76,18 @@ impl Default for GcConfig {
             disk_usage_threshold: 80.0,
             inode_usage_threshold: 70.0,
             max_allocs: 50,
+        }
+    }
+}
+
+impl NodeConfig {
+    /// What may change later, as it is at the start.
+    pub fn tuning(&self) -> Tuning {
+        Tuning {
+            max_kill_timeout: self.max_kill_timeout,
+            disable_remote_exec: self.disable_remote_exec,
+            node_max_allocs: self.node_max_allocs,
+            gc: self.gc.clone(),
         }
     }
 }

@@ -30,7 +30,32 @@ const DENIED: [&str; 16] = [
     "AWS_METADATA_URL",
     "GOOGLE_APPLICATION_CREDENTIALS",
 ];
-/// The client option that replaces the list above.
+/// What a service manager tells the agent about its own service. It is nobody else's, whatever the option says: a task
+/// that reports to it would speak for the agent.
+const SERVICE_MANAGERS: [&str; 21] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_PID",
+    "WATCHDOG_USEC",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+    "LISTEN_PID",
+    "FDSTORE",
+    "INVOCATION_ID",
+    "JOURNAL_STREAM",
+    "MAINPID",
+    "MANAGERPID",
+    "SYSTEMD_EXEC_PID",
+    "CREDENTIALS_DIRECTORY",
+    "RUNTIME_DIRECTORY",
+    "STATE_DIRECTORY",
+    "CACHE_DIRECTORY",
+    "LOGS_DIRECTORY",
+    "CONFIGURATION_DIRECTORY",
+    "MEMORY_PRESSURE_WATCH",
+    "MEMORY_PRESSURE_WRITE",
+    "PIDFILE",
+];
+/// The client option that replaces the first list above.
 const DENYLIST_OPTION: &str = "env.denylist";
 
 /// Where a task sees its directories: host paths, or paths inside its own root.
@@ -210,7 +235,7 @@ impl TaskEnv {
         };
         for (key, value) in std::env::vars_os() {
             let (Ok(key), Ok(value)) = (key.into_string(), value.into_string()) else { continue };
-            if !denied(&key) {
+            if !denied(&key) && !SERVICE_MANAGERS.contains(&key.as_str()) {
                 self.vars.entry(key).or_insert(value);
             }
         }

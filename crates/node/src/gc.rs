@@ -48,7 +48,7 @@ fn eligible(shared: &Shared) -> Vec<AllocHandle> {
 
 /// Collects until the node is shut down.
 pub async fn run(shared: Arc<Shared>) {
-    let interval = Duration::from_nanos(u64::try_from(shared.config.gc.interval).unwrap_or(0).max(1_000_000));
+    let mut changes = shared.tuning_changes();
     let mut stop = shared.stopping.subscribe();
     let mut told = false;
     loop {
@@ -60,6 +60,8 @@ pub async fn run(shared: Arc<Shared>) {
             }
             _ => told &= waiting.is_some() && collected == 0,
         }
+        let interval = changes.borrow_and_update().gc.interval;
+        let interval = Duration::from_nanos(u64::try_from(interval).unwrap_or(0).max(1_000_000));
         let wait = if collected > 0 { LINGER } else { interval };
         tokio::select! {
             () = shared.world.clock.sleep(wait) => {}
@@ -67,6 +69,8 @@ pub async fn run(shared: Arc<Shared>) {
                 shared.gc_wanted().await;
                 quiet(&shared).await;
             } => {}
+            // The sender lives as long as the node; with other thresholds it is looked at once.
+            _ = changes.changed() => {}
             () = stopped(&mut stop) => return,
         }
     }
@@ -85,7 +89,8 @@ async fn quiet(shared: &Shared) {
 
 /// Removes what has to go now. Gives how many went, and why more should.
 async fn round(shared: &Arc<Shared>) -> (usize, Option<String>) {
-    let config = &shared.config.gc;
+    let tuning = shared.tuning();
+    let config = &tuning.gc;
     let count = shared.count();
     let Some(reason) = pressure(config, shared, count) else { return (0, None) };
     let wanted = count.saturating_sub(config.max_allocs).max(config.parallel_destroys).max(1);

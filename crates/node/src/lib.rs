@@ -31,7 +31,7 @@ mod session;
 mod store;
 pub mod updates;
 
-pub use config::{GcConfig, NodeConfig, NodeError};
+pub use config::{GcConfig, NodeConfig, NodeError, Tuning};
 pub use identity::load_or_make as identity;
 pub use node::{DynamicMeta, Node, Shared};
 pub use serve::Refusal;

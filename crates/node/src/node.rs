@@ -1,7 +1,7 @@
 //! The node: what its parts share, and starting and stopping it.
 
 use crate::alloc::{AllocHandle, AllocInfo, Msg, Origin, Runner, job_key, key_of};
-use crate::config::{NodeConfig, NodeError};
+use crate::config::{NodeConfig, NodeError, Tuning};
 use crate::env::node_keys;
 use crate::fingerprint;
 use crate::gc;
@@ -48,7 +48,9 @@ type NodeView = (Arc<NodeNoun>, Arc<BTreeMap<String, String>>);
 
 /// What the parts of a node share.
 pub struct Shared {
+    /// As the node was started; what may change later is in `tuning`.
     pub config: NodeConfig,
+    tuning: watch::Sender<Arc<Tuning>>,
     pub world: World,
     pub drivers: Drivers,
     pub store: Store,
@@ -93,6 +95,22 @@ pub async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 impl Shared {
+    /// What may change while the node runs, as it is now.
+    pub fn tuning(&self) -> Arc<Tuning> {
+        Arc::clone(&self.tuning.borrow())
+    }
+
+    /// The same, as it changes.
+    pub fn tuning_changes(&self) -> watch::Receiver<Arc<Tuning>> {
+        self.tuning.subscribe()
+    }
+
+    /// Changes what may change while the node runs. What is under way goes on as it began.
+    pub fn retune(&self, tuning: Tuning) {
+        self.change_node(|node| node.node_max_allocs = tuning.node_max_allocs);
+        self.tuning.send_replace(Arc::new(tuning));
+    }
+
     /// The node as it is now.
     pub fn node(&self) -> Arc<NodeNoun> {
         Arc::clone(&lock(&self.node).0)
@@ -434,6 +452,7 @@ impl Node {
         let keys = node_keys(&node, &config.region);
         let shared = Arc::new(Shared {
             servers: Mutex::new(config.servers.clone()),
+            tuning: watch::Sender::new(Arc::new(config.tuning())),
             config,
             world,
             drivers,

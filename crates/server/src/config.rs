@@ -26,6 +26,17 @@ pub struct ServerConfig {
     pub failed_follow_up: Duration,
 }
 
+/// What may change while a server runs.
+#[derive(Debug, Clone)]
+pub struct Tuning {
+    pub schedulers: usize,
+    /// A snapshot is taken after this many applied log entries; at least 1.
+    pub snapshot_entries: u64,
+    pub heartbeat: HeartbeatConfig,
+    pub gc: GcConfig,
+    pub jobs: JobLimits,
+}
+
 /// How long a node may be silent.
 #[derive(Debug, Clone)]
 pub struct HeartbeatConfig {
@@ -63,6 +74,14 @@ pub struct JobLimits {
 const HOUR: Duration = Duration::from_secs(3600);
 
 impl ServerConfig {
+    /// This configuration with what may change while a server runs taken from there.
+    #[must_use]
+    pub(crate) fn with(&self, tuning: Tuning) -> ServerConfig {
+        let Tuning { schedulers, snapshot_entries, heartbeat, gc, jobs } = tuning;
+        let consensus = herdsman_consensus::Config { snapshot_entries, ..self.consensus.clone() };
+        ServerConfig { schedulers, consensus, heartbeat, gc, jobs, ..self.clone() }
+    }
+
     /// A server on its own, with every default.
     pub fn single(consensus: herdsman_consensus::Config, rpc_listen: SocketAddr) -> ServerConfig {
         ServerConfig {

@@ -35,7 +35,7 @@ mod server;
 mod view;
 
 pub use bulk::{BulkReceiver, BulkSender, BulkStream};
-pub use config::{GcConfig, HeartbeatConfig, JobLimits, ServerConfig};
+pub use config::{GcConfig, HeartbeatConfig, JobLimits, ServerConfig, Tuning};
 pub use error::{ServerError, StartError};
 pub use feed::{Batch, QueryAnswer, Watching};
 pub use server::{Applied, Server};

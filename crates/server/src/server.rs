@@ -1,6 +1,6 @@
 //! The handle others hold.
 
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, Tuning};
 use crate::error::{ServerError, StartError};
 use crate::feed::{Batch, Feed, QueryAnswer, Watching};
 use crate::keyring::Keyring;
@@ -24,7 +24,7 @@ pub struct Server {
 }
 
 pub(crate) struct Inner {
-    pub config: ServerConfig,
+    pub config: watch::Sender<Arc<ServerConfig>>,
     pub world: World,
     pub feed: Arc<Feed>,
     pub log: Consensus,
@@ -44,7 +44,7 @@ pub(crate) type ForwardHandler = Box<dyn Fn(BoxStream) + Send + Sync>;
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Server({})", self.inner.config.name)
+        write!(f, "Server({})", self.config().name)
     }
 }
 
@@ -72,7 +72,7 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let (updates, update_queue) = Updates::new();
         let inner = Arc::new(Inner {
-            config,
+            config: watch::Sender::new(Arc::new(config)),
             world,
             feed,
             log,
@@ -109,9 +109,20 @@ impl Server {
         self.inner.feed.snapshot()
     }
 
-    /// How this server is set up.
-    pub fn config(&self) -> &ServerConfig {
-        &self.inner.config
+    /// How this server is set up now.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.inner.config.borrow())
+    }
+
+    /// The set-up, as it changes.
+    pub(crate) fn config_changes(&self) -> watch::Receiver<Arc<ServerConfig>> {
+        self.inner.config.subscribe()
+    }
+
+    /// Changes what may change while the server runs. What is under way goes on as it began.
+    pub fn retune(&self, tuning: Tuning) {
+        self.inner.log.set_snapshot_entries(tuning.snapshot_entries);
+        self.inner.config.send_modify(|config| *config = Arc::new(config.with(tuning)));
     }
 
     /// Clock, randomness, disk and network of this server.
@@ -131,7 +142,8 @@ impl Server {
 
     /// What nodes are told to dial.
     pub fn rpc_advertise(&self) -> String {
-        let advertise = &self.inner.config.rpc_advertise;
+        let config = self.config();
+        let advertise = &config.rpc_advertise;
         if advertise.is_empty() { self.inner.rpc_addr.to_string() } else { advertise.clone() }
     }
 

@@ -56,6 +56,11 @@ pub fn set_oom_score(value: i32, inherited: i32) -> Sys<()> {
     if value == inherited {
         return Ok(());
     }
+    write_oom_score(value)
+}
+
+/// Writes `oom_score_adj` of this process.
+pub fn write_oom_score(value: i32) -> Sys<()> {
     let file = sys::open_at(sys::AT_FDCWD, b"/proc/self/oom_score_adj", sys::O_WRONLY, 0)?;
     sys::write_all(std::os::fd::AsRawFd::as_raw_fd(&file), value.to_string().as_bytes())
 }

@@ -2,7 +2,7 @@
 //!
 //! Run by the agent once per node data directory as
 //! `herdsman-zygote RUN_ROOT NAME [CONTROL_FILE...]`. It leaves the agent's
-//! session and cgroup (by writing itself into each control file), listens on
+//! session, cgroup (by writing itself into each control file) and limits, listens on
 //! `RUN_ROOT/NAME.sock`, and makes one child per connection. The child reads
 //! the request and becomes the shim of that task, so that a task costs one
 //! fork of a small program and one exec. Single-threaded throughout, without
@@ -19,6 +19,7 @@ mod codec;
 mod control;
 mod exec;
 mod identity;
+mod inherit;
 mod launch;
 mod logs;
 #[path = "../src/messages.rs"]
@@ -104,6 +105,7 @@ fn zygote(root: &[u8], name: &[u8], control_files: &[Vec<u8>]) -> Result<(), (&'
         return Ok(());
     }
     let notes = leave_cgroups(control_files);
+    inherit::shed();
     let me = std::process::id();
     let boot_id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim_ascii().to_vec();
     let record = PidRecord {

@@ -88,6 +88,14 @@ const SYS_RT_SIGACTION: c_long = 134;
 const SYS_KEYCTL: c_long = 250;
 #[cfg(target_arch = "aarch64")]
 const SYS_KEYCTL: c_long = 219;
+#[cfg(target_arch = "x86_64")]
+const SYS_IOPRIO_SET: c_long = 251;
+#[cfg(target_arch = "aarch64")]
+const SYS_IOPRIO_SET: c_long = 30;
+#[cfg(target_arch = "x86_64")]
+const SYS_SET_MEMPOLICY: c_long = 238;
+#[cfg(target_arch = "aarch64")]
+const SYS_SET_MEMPOLICY: c_long = 237;
 
 /// `struct pollfd`.
 #[repr(C)]
@@ -209,6 +217,10 @@ unsafe extern "C" {
     fn setns(fd: c_int, kind: c_int) -> c_int;
     fn sethostname(name: *const c_char, len: usize) -> c_int;
     fn setrlimit(resource: c_uint, limit: *const [u64; 2]) -> c_int;
+    fn prlimit(pid: c_int, resource: c_uint, new: *const [u64; 2], old: *mut [u64; 2]) -> c_int;
+    fn setpriority(which: c_int, who: c_uint, nice: c_int) -> c_int;
+    fn sched_setscheduler(pid: c_int, policy: c_int, priority: *const c_int) -> c_int;
+    fn sched_setaffinity(pid: c_int, len: usize, set: *const u64) -> c_int;
     fn setgroups(n: usize, groups: *const u32) -> c_int;
     fn setresuid(real: u32, effective: u32, saved: u32) -> c_int;
     fn setresgid(real: u32, effective: u32, saved: u32) -> c_int;
@@ -689,6 +701,33 @@ pub fn set_limit(resource: u32, soft: u64, hard: u64) -> Sys<()> {
     let limit = [soft, hard];
     // SAFETY: `limit` has the layout of `struct rlimit`.
     check(unsafe { setrlimit(resource, &raw const limit) }).map(drop)
+}
+
+/// The limits of another process: soft and hard.
+pub fn limit_of(pid: i32, resource: u32) -> Sys<(u64, u64)> {
+    let mut limit = [0; 2];
+    // SAFETY: `limit` has the layout of `struct rlimit`; nothing is set.
+    check(unsafe { prlimit(pid, resource, std::ptr::null(), &raw mut limit) })?;
+    Ok((limit[0], limit[1]))
+}
+
+/// Gives this process the ordinary scheduling of processors, memory nodes and
+/// disks. What it may not change stays.
+pub fn schedule_as_usual() {
+    const IOPRIO_WHO_PROCESS: c_long = 1;
+    const PR_SET_TIMERSLACK: c_int = 29;
+    const TIMER_SLACK_NS: c_ulong = 50_000;
+    let (priority, every) = (0, [u64::MAX; 16]);
+    // SAFETY: `priority` has the layout of `struct sched_param`, `every` is as
+    // long as is said, and the other calls take numbers only.
+    unsafe {
+        sched_setscheduler(0, 0, &raw const priority); // SCHED_OTHER
+        setpriority(0, 0, 0); // PRIO_PROCESS, this one
+        sched_setaffinity(0, size_of_val(&every), every.as_ptr());
+        syscall(SYS_IOPRIO_SET, IOPRIO_WHO_PROCESS, 0 as c_long, 0 as c_long);
+        syscall(SYS_SET_MEMPOLICY, 0 as c_long, std::ptr::null::<u64>(), 0 as c_long);
+        prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+    }
 }
 
 /// Becomes this user for good.

@@ -53,6 +53,8 @@ pub struct Cgroups {
     v1: BTreeMap<String, PathBuf>,
     /// Parent directory in the unified hierarchy.
     v2: Option<PathBuf>,
+    /// Controllers of version 2 that the parent's children have.
+    v2_controllers: Vec<String>,
     /// Control files by which a process enters the shims' cgroup.
     shim_files: Vec<PathBuf>,
 }
@@ -109,7 +111,13 @@ impl Cgroups {
     /// writable are left out.
     pub fn prepare(parent: &str) -> Cgroups {
         let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let mut out = Cgroups { mode: Mode::Off, v1: BTreeMap::new(), v2: None, shim_files: Vec::new() };
+        let mut out = Cgroups {
+            mode: Mode::Off,
+            v1: BTreeMap::new(),
+            v2: None,
+            v2_controllers: Vec::new(),
+            shim_files: Vec::new(),
+        };
         for mount in mounts(&text) {
             let dir = mount.point.join(parent);
             if !make(&dir) {
@@ -118,6 +126,8 @@ impl Cgroups {
             if mount.v2 {
                 enable_controllers(&mount.point);
                 enable_controllers(&dir);
+                let enabled = fs::read_to_string(dir.join("cgroup.subtree_control")).unwrap_or_default();
+                out.v2_controllers = enabled.split_ascii_whitespace().map(str::to_owned).collect();
                 out.v2 = Some(dir.clone());
             } else if mount.controllers.iter().any(|c| c == "cpuset") {
                 fill_cpuset(&dir);
@@ -154,11 +164,22 @@ impl Cgroups {
 
     /// True when memory of a task can be limited.
     pub fn limits_memory(&self) -> bool {
+        self.has("memory")
+    }
+
+    /// Whether tasks can be given limits of this controller.
+    fn has(&self, controller: &str) -> bool {
         match self.mode {
             Mode::Off => false,
-            Mode::V1 => self.v1.contains_key("memory"),
-            Mode::V2 => self.v2.as_ref().is_some_and(|dir| dir.join("memory.max").exists()),
+            Mode::V1 => self.v1.contains_key(controller),
+            Mode::V2 => self.v2_controllers.iter().any(|c| c == controller),
         }
+    }
+
+    /// Controllers that this host does not give: what a job says of them has
+    /// no effect here.
+    pub fn missing(&self) -> Vec<&'static str> {
+        ["cpu", "cpuset", "memory"].into_iter().filter(|c| !self.has(c)).collect()
     }
 
     /// Cgroups for one run, named after its key: as few as the limits need, and
@@ -167,7 +188,7 @@ impl Cgroups {
         let scope = format!("{name}.scope");
         match self.mode {
             Mode::Off => Vec::new(),
-            Mode::V2 => self.v2.iter().map(|dir| plan(&dir.join(&scope), true, v2_writes(limits))).collect(),
+            Mode::V2 => self.v2.iter().map(|dir| plan(&dir.join(&scope), true, self.v2_writes(limits))).collect(),
             Mode::V1 => self.v1_plans(&scope, limits),
         }
     }
@@ -180,6 +201,26 @@ impl Cgroups {
             Some(plan) => plan.writes.extend(writes),
             None => out.push(plan(&dir, false, writes)),
         }
+    }
+
+    /// Limits as far as this host has their controllers.
+    fn v2_writes(&self, limits: &Limits) -> Vec<CgroupWrite> {
+        let mut out = Vec::new();
+        let memory = self.has("memory");
+        if memory && limits.memory_max_mb > 0 {
+            out.push(write("memory.max", limits.memory_max_mb.saturating_mul(MIB).to_string(), false));
+            out.push(write("memory.swap.max", "0".to_owned(), true));
+        }
+        if memory && limits.memory_low_mb > 0 {
+            out.push(write("memory.low", limits.memory_low_mb.saturating_mul(MIB).to_string(), false));
+        }
+        if self.has("cpu") && limits.cpu_shares > 0 {
+            out.push(write("cpu.weight", weight(limits.cpu_shares).to_string(), false));
+        }
+        if self.has("cpuset") && !limits.cores.is_empty() {
+            out.push(write("cpuset.cpus", core_list(&limits.cores), false));
+        }
+        out
     }
 
     fn v1_plans(&self, scope: &str, limits: &Limits) -> Vec<CgroupPlan> {
@@ -241,24 +282,6 @@ fn weight(shares: u64) -> u64 {
     (1 + (shares - 2) * 9999 / 262_142).clamp(WEIGHT_RANGE.0, WEIGHT_RANGE.1)
 }
 
-fn v2_writes(limits: &Limits) -> Vec<CgroupWrite> {
-    let mut out = Vec::new();
-    if limits.memory_max_mb > 0 {
-        out.push(write("memory.max", limits.memory_max_mb.saturating_mul(MIB).to_string(), false));
-        out.push(write("memory.swap.max", "0".to_owned(), true));
-    }
-    if limits.memory_low_mb > 0 {
-        out.push(write("memory.low", limits.memory_low_mb.saturating_mul(MIB).to_string(), false));
-    }
-    if limits.cpu_shares > 0 {
-        out.push(write("cpu.weight", weight(limits.cpu_shares).to_string(), false));
-    }
-    if !limits.cores.is_empty() {
-        out.push(write("cpuset.cpus", core_list(&limits.cores), false));
-    }
-    out
-}
-
 fn v1_memory_writes(limits: &Limits) -> Vec<CgroupWrite> {
     let mut out = Vec::new();
     if limits.memory_max_mb > 0 {
@@ -300,9 +323,27 @@ mod tests {
             mode: Mode::V1,
             v1: BTreeMap::from([("cpu".to_owned(), PathBuf::from("/c"))]),
             v2: None,
+            v2_controllers: Vec::new(),
             shim_files: Vec::new(),
         };
         let plans = host.plan("k", &Limits { cpu_shares: 1, ..Limits::default() });
         assert_eq!(plans[0].writes[0].value, b"2");
+        assert_eq!(host.missing(), ["cpuset", "memory"]);
+    }
+
+    #[test]
+    fn limits_without_a_controller_are_left_out() {
+        let host = Cgroups {
+            mode: Mode::V2,
+            v1: BTreeMap::new(),
+            v2: Some(PathBuf::from("/u")),
+            v2_controllers: vec!["cpu".to_owned()],
+            shim_files: Vec::new(),
+        };
+        let plans = host.plan("k", &Limits { cpu_shares: 1024, memory_max_mb: 1, ..Limits::default() });
+        let files: Vec<_> = plans[0].writes.iter().map(|w| w.file.clone()).collect();
+        assert_eq!(files, [b"cpu.weight".to_vec()]);
+        assert_eq!(host.missing(), ["cpuset", "memory"]);
+        assert!(!host.limits_memory());
     }
 }

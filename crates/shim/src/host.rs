@@ -267,7 +267,15 @@ impl ShimHost {
             return Ok(stream);
         }
         let (run_root, files) = (root.clone(), self.cgroups.shim_control_files());
-        let started = tokio::task::spawn_blocking(move || program::start_zygote(&run_root, &files)).await;
+        let parent = self.config.cgroup_parent.clone();
+        let start = move || {
+            if !files.iter().all(|file| file.exists()) {
+                // A service manager tidied them away while no zygote was in them.
+                Cgroups::prepare(&parent);
+            }
+            program::start_zygote(&run_root, &files)
+        };
+        let started = tokio::task::spawn_blocking(start).await;
         started.map_err(|e| ShimError::Zygote(io::Error::other(e)))?.map_err(ShimError::Zygote)?;
         connect(root, &socket).await.map_err(ShimError::Zygote)
     }

@@ -3,6 +3,7 @@
 use crate::config::settings::Settings;
 use crate::devrun::{self, EXIT_BAD_FILE};
 use crate::log::Log;
+use crate::reload::Reloader;
 use crate::start::Agent;
 use herdsman_cli::{Call, Failure, jobfile};
 use herdsman_client::{Client, Options, Query};
@@ -28,7 +29,7 @@ pub async fn run(call: &mut Call<'_>) -> Result<u8, Failure> {
     let log = Log::open(&settings.log).map_err(|e| Failure::new(format!("the log cannot be opened: {e}")))?;
     log.install().map_err(Failure::new)?;
     let interrupts = interrupts().map_err(|e| Failure::new(format!("signals cannot be waited for: {e}")))?;
-    let agent = Agent::start(settings, log, Box::new(|| Err("this agent has no configuration to read".to_string())))
+    let agent = Agent::start(settings, log, Reloader::none())
         .await
         .map_err(|e| Failure::new(format!("Error starting agent: {e}")))?;
     let client = Client::new(&format!("http://{}", agent.http_addr()), Options::default())
@@ -39,7 +40,7 @@ pub async fn run(call: &mut Call<'_>) -> Result<u8, Failure> {
             .map_err(|e| Failure::new(e.to_string())),
         Err(failure) => Err(failure),
     };
-    agent.shutdown(true).await;
+    agent.shutdown(true, std::future::pending()).await;
     exit
 }
 

@@ -16,7 +16,7 @@ pub const TABLE: &[Command] = &[
         aliases: &[],
         arguments: "",
         synopsis: "Runs an agent",
-        about: "Runs a server, a node or both, as configured, until it is told to end. SIGHUP reads the configuration again.\n\nExit status: 0 after a graceful leave (leave_on_interrupt, leave_on_terminate), 1 after any other end.",
+        about: "Runs a server, a node or both, as configured, until it is told to end. SIGHUP reads the configuration again.\n\nExit status: 0 after a graceful leave (leave_on_interrupt, leave_on_terminate), 1 after any other end. A second signal during a drain ends the agent at once; its tasks go on.",
         general: false,
         flags: flags::FLAGS,
         run: |call| Box::pin(run_agent::run(call)),

@@ -5,6 +5,7 @@ use crate::config::settings::Settings;
 use crate::config::{flags, hcl, tree};
 use crate::log::Log;
 use crate::notify;
+use crate::reload::{Configuration, Reloader};
 use crate::start::Agent;
 use herdsman_cli::{Call, Failure};
 use std::path::{Path, PathBuf};
@@ -18,32 +19,35 @@ struct Given {
     dev: bool,
 }
 
-/// A configuration that an agent may start with.
-struct Ready {
-    settings: Settings,
-    warnings: Vec<String>,
-}
-
 impl Given {
-    fn read(&self) -> Result<Ready, String> {
+    fn read(&self) -> Result<Configuration, String> {
         let mut all: Vec<Loaded> = Vec::new();
         for path in &self.paths {
             all.extend(files::load(path, hcl::read).map_err(|e| e.to_string())?);
         }
         let findings = tree::check(&self.flags);
-        all.push(Loaded { path: PathBuf::from("command line"), tree: self.flags.clone(), findings });
+        let (path, tree) = (PathBuf::from("command line"), self.flags.clone());
+        all.push(Loaded { path, tree, findings, lines: hcl::Lines::new() });
         let errors: Vec<String> = all.iter().flat_map(files::errors).collect();
         if !errors.is_empty() {
             return Err(errors.join("\n"));
         }
         let warnings = all.iter().flat_map(files::warnings).collect();
-        let settings = Settings::read(&combine(&all), self.dev).map_err(|e| e.to_string())?;
+        let tree = combine(&all);
+        let settings = Settings::read(&tree, self.dev).map_err(|e| {
+            // The last file that says it is the one that counts.
+            let place = all.iter().rev().find(|file| file.has(&e.path)).map(|file| file.place(&e.path));
+            place.map_or_else(|| e.to_string(), |place| format!("{place}: {e}"))
+        })?;
         if settings.server.is_none() && settings.client.is_none() {
             return Err("Must specify either server, client or dev mode for the agent.".to_string());
         }
-        Ok(Ready { settings, warnings })
+        Ok(Configuration { tree, settings, warnings })
     }
 }
+
+/// What systemd shows of an agent that runs.
+const RUNNING: &str = "running";
 
 /// Why the agent ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,41 +66,34 @@ pub async fn run(call: &mut Call<'_>) -> Result<u8, Failure> {
         flags: flags::tree(&call.flags).map_err(Failure::new)?,
         dev: call.flags.on("dev"),
     };
-    let Ready { settings, warnings } = given.read().map_err(Failure::new)?;
-    let log = Log::open(&settings.log).map_err(|e| Failure::new(format!("the log cannot be opened: {e}")))?;
+    let started = given.read().map_err(Failure::new)?;
+    let log = Log::open(&started.settings.log).map_err(|e| Failure::new(format!("the log cannot be opened: {e}")))?;
     log.install().map_err(Failure::new)?;
     for path in &given.paths {
         tracing::info!(target: "agent", path = %path.display(), "configuration read");
     }
-    for warning in warnings {
+    for warning in &started.warnings {
         tracing::warn!(target: "agent", "{warning}");
     }
-    let reload = reloader(given, log.clone());
-    let leave = (settings.leave_on_interrupt, settings.leave_on_terminate);
+    let reloader = Reloader::new(&started, Box::new(move || given.read()));
     let mut signals = Signals::listen().map_err(|e| Failure::new(format!("signals cannot be waited for: {e}")))?;
-    let agent =
-        Agent::start(settings, log, reload).await.map_err(|e| Failure::new(format!("Error starting agent: {e}")))?;
+    let agent = Agent::start(started.settings, log, reloader)
+        .await
+        .map_err(|e| Failure::new(format!("Error starting agent: {e}")))?;
     for line in agent.banner() {
         call.terminal.line(line);
     }
-    notify::notify(notify::READY);
+    notify::ready(RUNNING);
+    let life = tokio::spawn(notify::live());
     let end = signals.wait(&agent).await;
-    notify::notify(notify::STOPPING);
+    notify::stopping();
     let graceful = match end {
-        End::Interrupt => leave.0,
-        End::Terminate => leave.1,
+        End::Interrupt => agent.settings().leave_on_interrupt,
+        End::Terminate => agent.settings().leave_on_terminate,
     };
-    agent.shutdown(graceful).await;
-    Ok(u8::from(!graceful))
-}
-
-fn reloader(given: Given, log: Log) -> crate::facts::Reload {
-    Box::new(move || {
-        let ready = given.read()?;
-        log.set_level(&ready.settings.log.level);
-        tracing::info!(target: "agent", "configuration read again: the log level is in force, other keys need a restart");
-        Ok(())
-    })
+    let whole = agent.shutdown(graceful, signals.again()).await;
+    life.abort();
+    Ok(u8::from(!(graceful && whole)))
 }
 
 /// Signals that mean something to the agent.
@@ -123,14 +120,26 @@ impl Signals {
                 _ = self.interrupt.recv() => return End::Interrupt,
                 _ = self.terminate.recv() => return End::Terminate,
                 _ = self.hangup.recv() => {
-                    notify::notify(notify::RELOADING);
-                    if let Err(error) = agent.reload() {
-                        tracing::error!(target: "agent", "the configuration was not read again, the old one stays: {error}");
-                    }
-                    notify::notify(notify::READY);
+                    notify::reloading();
+                    let status = match agent.reload() {
+                        Ok(()) => RUNNING,
+                        Err(error) => {
+                            tracing::error!(target: "agent", "the configuration was not read again, the old one stays: {error}");
+                            "running; the configuration was not read again, the log says why"
+                        }
+                    };
+                    notify::ready(status);
                 }
                 _ = self.pipe.recv() => {}
             }
+        }
+    }
+
+    /// Until the agent is told once more to end.
+    async fn again(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
     }
 }

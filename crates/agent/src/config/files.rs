@@ -1,5 +1,6 @@
 //! Reading configuration files.
 
+use crate::config::hcl::{self, Lines};
 use crate::config::tree::{Finding, Severity, check, merge, unfold};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -20,8 +21,8 @@ pub enum LoadError {
     Malformed(String),
 }
 
-/// What a reader of HCL gives: the tree, or an explanation.
-pub type ReadHcl = fn(name: &str, text: &str) -> Result<Value, String>;
+/// A reader of HCL: gives the tree, or an explanation.
+pub type ReadHcl = fn(name: &str, text: &str) -> Result<hcl::Read, String>;
 
 /// One file as a tree, with what the check of its keys found.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +30,25 @@ pub struct Loaded {
     pub path: PathBuf,
     pub tree: Map<String, Value>,
     pub findings: Vec<Finding>,
+    /// Where keys stand; empty for JSON.
+    pub lines: Lines,
+}
+
+impl Loaded {
+    /// The file, and the line where a key of it stands if that is known.
+    pub fn place(&self, key: &str) -> String {
+        match self.lines.get(key) {
+            Some(line) => format!("{}:{line}", self.path.display()),
+            None => self.path.display().to_string(),
+        }
+    }
+
+    /// Whether the key has a value here.
+    pub fn has(&self, key: &str) -> bool {
+        let mut names = key.split('.');
+        let first = names.next().and_then(|name| self.tree.get(name));
+        names.fold(first, |value, name| value?.get(name)).is_some()
+    }
 }
 
 /// Reads a file, or every `.hcl` and `.json` file of a folder in the order of their names.
@@ -71,10 +91,11 @@ fn load_file(path: &Path, read_hcl: ReadHcl) -> Result<Loaded, LoadError> {
     let text = std::fs::read_to_string(path).map_err(|e| unreadable(e.to_string()))?;
     let name = path.to_string_lossy();
     let is_json = text.trim_start().starts_with('{');
-    let value = if text.trim().is_empty() {
-        Value::Object(Map::new())
+    let bare = |value| hcl::Read { value, lines: Lines::new() };
+    let hcl::Read { value, lines } = if text.trim().is_empty() {
+        bare(Value::Object(Map::new()))
     } else if is_json {
-        serde_json::from_str(&text).map_err(|e| LoadError::Malformed(format!("{name}: {e}")))?
+        bare(serde_json::from_str(&text).map_err(|e| LoadError::Malformed(format!("{name}: {e}")))?)
     } else {
         read_hcl(&name, &text).map_err(LoadError::Malformed)?
     };
@@ -82,7 +103,7 @@ fn load_file(path: &Path, read_hcl: ReadHcl) -> Result<Loaded, LoadError> {
         return Err(LoadError::Malformed(format!("{name}: the file does not hold keys and blocks")));
     };
     let findings = check(&tree);
-    Ok(Loaded { path: path.to_path_buf(), tree, findings })
+    Ok(Loaded { path: path.to_path_buf(), tree, findings, lines })
 }
 
 /// Lays files over each other, later ones over earlier ones.
@@ -94,16 +115,16 @@ pub fn combine<'a>(files: impl IntoIterator<Item = &'a Loaded>) -> Map<String, V
     all
 }
 
-/// The errors among findings, as texts that name the file.
+/// The errors among findings, as texts that name file and line.
 pub fn errors(file: &Loaded) -> Vec<String> {
     let bad = file.findings.iter().filter(|f| f.severity == Severity::Error);
-    bad.map(|f| format!("{}: {}", file.path.display(), f.message)).collect()
+    bad.map(|f| format!("{}: {}", file.place(&f.path), f.message)).collect()
 }
 
-/// The warnings among findings, as texts that name the file.
+/// The warnings among findings, as texts that name file and line.
 pub fn warnings(file: &Loaded) -> Vec<String> {
     let soft = file.findings.iter().filter(|f| f.severity == Severity::Warning);
-    soft.map(|f| format!("{}: {}", file.path.display(), f.message)).collect()
+    soft.map(|f| format!("{}: {}", file.place(&f.path), f.message)).collect()
 }
 
 #[cfg(test)]
@@ -111,7 +132,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn no_hcl(name: &str, _: &str) -> Result<Value, String> {
+    fn no_hcl(name: &str, _: &str) -> Result<hcl::Read, String> {
         Err(format!("{name}: not HCL"))
     }
 

@@ -3,48 +3,70 @@
 
 use crate::config::tree::merge;
 use herdsman_jobspec::diag::{Diagnostic, Diagnostics, Source, Span};
-use herdsman_jobspec::hcl::{self, Block, Body, BodyKind, Expr, ExprKind, File, ObjectKey, Options, Unary};
+use herdsman_jobspec::hcl::{self, Block, Body, BodyKind, Expr, ExprKind, File, Ident, ObjectKey, Options, Unary};
 use serde_json::{Map, Number, Value};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Configuration text as a tree, and where each key and block of it stands.
+#[derive(Debug)]
+pub struct Read {
+    pub value: Value,
+    pub lines: Lines,
+}
+
+/// Lines, counted from 1, by the dotted path of the key or block. Of several places the last is kept.
+pub type Lines = BTreeMap<String, usize>;
 
 /// Reads configuration text in HCL.
 ///
 /// # Errors
 /// The text is no HCL, or asks for something configuration does not have; the explanation shows the place.
-pub fn read(name: &str, text: &str) -> Result<Value, String> {
+pub fn read(name: &str, text: &str) -> Result<Read, String> {
     let source = Source::new(name, text);
     let file: File = hcl::parse_native(&source, Options { lenient: true }).map_err(|d| d.render())?;
-    let mut reader = Reader { source: &source, diagnostics: Diagnostics::default() };
-    let tree = reader.body(&file.body);
+    let mut reader = Reader { source: &source, diagnostics: Diagnostics::default(), lines: Lines::new() };
+    let tree = reader.body("", &file.body);
     if reader.diagnostics.has_errors() {
         return Err(reader.diagnostics.render());
     }
-    Ok(Value::Object(tree))
+    Ok(Read { value: Value::Object(tree), lines: reader.lines })
 }
 
 struct Reader<'a> {
     source: &'a Arc<Source>,
     diagnostics: Diagnostics,
+    lines: Lines,
 }
 
 impl Reader<'_> {
-    fn body(&mut self, body: &Body) -> Map<String, Value> {
+    fn body(&mut self, prefix: &str, body: &Body) -> Map<String, Value> {
         let mut tree = Map::new();
         // Configuration text is native; a JSON file is read as JSON before it gets here.
         let BodyKind::Native { attributes, blocks } = &body.kind else { return tree };
         for attribute in attributes {
             let value = self.value(&attribute.expr);
+            self.place(prefix, &attribute.name);
             merge(&mut tree, Map::from_iter([(attribute.name.name.to_string(), value)]));
         }
         for block in blocks {
-            let nested = self.block(block);
+            let nested = self.block(prefix, block);
             merge(&mut tree, nested);
         }
         tree
     }
 
-    fn block(&mut self, block: &Block) -> Map<String, Value> {
-        let inner = Value::Object(self.body(&block.body));
+    /// Notes where a key or block stands; gives its path.
+    fn place(&mut self, prefix: &str, name: &Ident) -> String {
+        let path = if prefix.is_empty() { name.name.to_string() } else { format!("{prefix}.{}", name.name) };
+        self.lines.insert(path.clone(), self.source.position(name.span.start).line);
+        path
+    }
+
+    fn block(&mut self, prefix: &str, block: &Block) -> Map<String, Value> {
+        let path = self.place(prefix, &block.kind);
+        let path = block.labels.iter().fold(path, |path, label| self.place(&path, label));
+        let inner = Value::Object(self.body(&path, &block.body));
         let labelled = block
             .labels
             .iter()
@@ -125,7 +147,7 @@ mod tests {
             client { node_class = "x" }
         "#;
         assert_eq!(
-            read("a.hcl", text).unwrap(),
+            read("a.hcl", text).unwrap().value,
             json!({
                 "region": "eu",
                 "ports": {"http": "9876"},
@@ -142,9 +164,23 @@ mod tests {
     fn several_items_may_stand_on_one_line() {
         let text = "server { enabled = true\n bootstrap_expect = 1 }\nports { http = 1, rpc = 2 }\n";
         assert_eq!(
-            read("a.hcl", text).unwrap(),
+            read("a.hcl", text).unwrap().value,
             json!({"server": {"enabled": true, "bootstrap_expect": 1}, "ports": {"http": 1, "rpc": 2}})
         );
+    }
+
+    #[test]
+    fn lines_are_known_by_path() {
+        let lines =
+            read("a.hcl", "region = \"x\"\nclient {\n  host_volume \"a\" {\n    path = \"/\"\n  }\n}\n").unwrap().lines;
+        let expected = [
+            ("client", 2),
+            ("client.host_volume", 3),
+            ("client.host_volume.a", 3),
+            ("client.host_volume.a.path", 4),
+            ("region", 1),
+        ];
+        assert_eq!(lines.into_iter().collect::<Vec<_>>(), expected.map(|(p, l)| (p.to_string(), l)));
     }
 
     #[test]

@@ -26,12 +26,22 @@ pub enum Effect {
     Refuses,
 }
 
+/// When another value of a key that acts takes effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reload {
+    /// When the configuration is read again.
+    Live,
+    /// When the agent is started again.
+    Restart,
+}
+
 /// One key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     pub path: &'static str,
     pub kind: Kind,
     pub effect: Effect,
+    pub reload: Reload,
     /// The default, for people.
     pub default: &'static str,
     /// What it is for.
@@ -39,7 +49,12 @@ pub struct Key {
 }
 
 const fn key(path: &'static str, kind: Kind, effect: Effect, default: &'static str, about: &'static str) -> Key {
-    Key { path, kind, effect, default, about }
+    Key { path, kind, effect, reload: Reload::Restart, default, about }
+}
+
+/// A key that acts, and whose value may be changed by a reload.
+const fn live(path: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Key {
+    Key { path, kind, effect: Effect::Acts, reload: Reload::Live, default, about }
 }
 
 use Effect::{Acts, Refuses, Warns};
@@ -53,22 +68,22 @@ pub const KEYS: &[Key] = &[
     key("name", Text, Acts, "hostname", "Node or serf name"),
     key("data_dir", Text, Acts, "(required unless -dev or all dirs given)", "State root; server/ client/ alloc/ plugins/ etc. below it"),
     key("plugin_dir", Text, Warns, "<data_dir>/plugins", "External driver/device plugin binaries"),
-    key("log_level", Text, Acts, "INFO", "Log verbosity (reloadable)"),
-    key("log_json", Bool, Acts, "false", "JSON log lines"),
+    live("log_level", Text, "INFO", "Log verbosity (reloadable)"),
+    live("log_json", Bool, "false", "JSON log lines"),
     key("log_file", Text, Acts, "-", "Log to file; trailing slash uses nomad.log; also source for monitor export"),
-    key("log_include_location", Bool, Acts, "false", "Add source file:line"),
-    key("log_rotate_duration", Duration, Acts, "24h", "Age-based rotation"),
-    key("log_rotate_bytes", Int, Acts, "0 (off)", "Size-based rotation"),
-    key("log_rotate_max_files", Int, Acts, "0 (keep all)", "Rotated files kept"),
+    live("log_include_location", Bool, "false", "Add source file:line"),
+    live("log_rotate_duration", Duration, "24h", "Age-based rotation"),
+    live("log_rotate_bytes", Int, "0 (off)", "Size-based rotation"),
+    live("log_rotate_max_files", Int, "0 (keep all)", "Rotated files kept"),
     key("bind_addr", Text, Acts, "0.0.0.0", "Default listen address"),
     key("enable_debug", Bool, Warns, "false", "Expose /debug/pprof and debug APIs with ACLs off"),
-    key("leave_on_interrupt", Bool, Acts, "false", "Gracefully leave on SIGINT"),
-    key("leave_on_terminate", Bool, Acts, "false", "Gracefully leave on SIGTERM"),
+    live("leave_on_interrupt", Bool, "false", "Gracefully leave on SIGINT"),
+    live("leave_on_terminate", Bool, "false", "Gracefully leave on SIGTERM"),
     key("enable_syslog", Bool, Refuses, "false", "Send log to syslog"),
     key("syslog_facility", Text, Warns, "LOCAL0", "Syslog facility"),
     key("disable_update_check", Bool, Warns, "false", "No version check calls"),
     key("disable_anonymous_signature", Bool, Warns, "false", "No signature in update check"),
-    key("http_api_response_headers", Map, Acts, "{}", "Extra headers on every API response"),
+    live("http_api_response_headers", Map, "{}", "Extra headers on every API response"),
     key("ports.http", Int, Acts, "4646", "HTTP port"),
     key("ports.rpc", Int, Acts, "4647", "RPC and raft port"),
     key("ports.serf", Int, Acts, "4648", "Gossip port (tcp+udp)"),
@@ -92,14 +107,14 @@ pub const KEYS: &[Key] = &[
     key("server.protocol_version", Int, Warns, "0", "Dead key; warns if set"),
     key("server.raft_protocol", Int, Warns, "3", "Only 3 accepted"),
     key("server.raft_multiplier", Int, Warns, "1", "Scales raft timeouts"),
-    key("server.num_schedulers", Int, Acts, "number of CPUs", "Scheduler workers"),
+    live("server.num_schedulers", Int, "number of CPUs", "Scheduler workers"),
     key("server.enabled_schedulers", List, Warns, "all (service,batch,system,sysbatch,_core)", "Scheduler types; _core always added"),
-    key("server.node_gc_threshold", Duration, Acts, "24h", "Age before dead node GC"),
-    key("server.job_gc_interval", Duration, Acts, "5m", "Job GC period"),
-    key("server.job_gc_threshold", Duration, Acts, "4h", "Age before dead job GC"),
-    key("server.eval_gc_threshold", Duration, Acts, "1h", "Age before eval GC"),
-    key("server.batch_eval_gc_threshold", Duration, Acts, "24h", "Age before batch eval GC"),
-    key("server.deployment_gc_threshold", Duration, Acts, "1h", "Age before deployment GC"),
+    live("server.node_gc_threshold", Duration, "24h", "Age before dead node GC"),
+    live("server.job_gc_interval", Duration, "5m", "Job GC period"),
+    live("server.job_gc_threshold", Duration, "4h", "Age before dead job GC"),
+    live("server.eval_gc_threshold", Duration, "1h", "Age before eval GC"),
+    live("server.batch_eval_gc_threshold", Duration, "24h", "Age before batch eval GC"),
+    live("server.deployment_gc_threshold", Duration, "1h", "Age before deployment GC"),
     key("server.csi_volume_claim_gc_interval", Duration, Warns, "5m", "Claim GC period"),
     key("server.csi_volume_claim_gc_threshold", Duration, Warns, "5m", "Age before claim GC"),
     key("server.csi_plugin_gc_threshold", Duration, Warns, "1h", "Age before plugin GC"),
@@ -107,9 +122,9 @@ pub const KEYS: &[Key] = &[
     key("server.root_key_gc_interval", Duration, Warns, "10m", "Root key GC period"),
     key("server.root_key_gc_threshold", Duration, Warns, "1h", "Age before root key GC"),
     key("server.root_key_rotation_threshold", Duration, Warns, "720h", "Age for automatic key rotation"),
-    key("server.heartbeat_grace", Duration, Acts, "10s", "Slack past TTL before node is down"),
-    key("server.min_heartbeat_ttl", Duration, Acts, "10s", "Smallest heartbeat TTL"),
-    key("server.max_heartbeats_per_second", Float, Acts, "50.0", "Target heartbeat rate"),
+    live("server.heartbeat_grace", Duration, "10s", "Slack past TTL before node is down"),
+    live("server.min_heartbeat_ttl", Duration, "10s", "Smallest heartbeat TTL"),
+    live("server.max_heartbeats_per_second", Float, "50.0", "Target heartbeat rate"),
     key("server.failover_heartbeat_ttl", Duration, Warns, "5m", "TTL granted after leader change"),
     key("server.start_join", List, Warns, "[]", "Deprecated: join once at start"),
     key("server.retry_join", List, Warns, "[]", "Deprecated: join with retry"),
@@ -153,14 +168,14 @@ pub const KEYS: &[Key] = &[
     key("server.raft_logstore.verification.enabled", Bool, Warns, "false", "Online log verification"),
     key("server.raft_logstore.verification.interval", Duration, Warns, "5m", "Verification period"),
     key("server.raft_boltdb.no_freelist_sync", Bool, Warns, "false", "Deprecated form; error if raft_logstore also set"),
-    key("server.raft_snapshot_threshold", Int, Acts, "8192 (raft lib)", "Logs before snapshot"),
+    live("server.raft_snapshot_threshold", Int, "8192 (raft lib)", "Logs before snapshot"),
     key("server.raft_snapshot_interval", Duration, Warns, "120s (raft lib)", "Snapshot check period"),
     key("server.raft_trailing_logs", Int, Warns, "10240 (raft lib)", "Logs kept after snapshot"),
-    key("server.job_default_priority", Int, Acts, "50", "Priority when job omits it"),
-    key("server.job_max_priority", Int, Acts, "100", "Highest allowed priority"),
-    key("server.job_max_count", Int, Acts, "50000 (0 unlimited)", "Cap on instances of a job"),
-    key("server.job_max_source_size", Text, Acts, "1M", "Largest stored job source; 0 stores none"),
-    key("server.job_tracked_versions", Int, Acts, "6", "Versions kept per job"),
+    live("server.job_default_priority", Int, "50", "Priority when job omits it"),
+    live("server.job_max_priority", Int, "100", "Highest allowed priority"),
+    live("server.job_max_count", Int, "50000 (0 unlimited)", "Cap on instances of a job"),
+    live("server.job_max_source_size", Text, "1M", "Largest stored job source; 0 stores none"),
+    live("server.job_tracked_versions", Int, "6", "Versions kept per job"),
     key("server.oidc_issuer", Text, Warns, "-", "Enables OIDC discovery and sets iss"),
     key("server.start_timeout", Duration, Warns, "30s", "Limit for key decryption at startup"),
     key("server.log_file", Text, Warns, "-", "Accepted but unused; top-level log_file feeds monitor export"),
@@ -189,7 +204,7 @@ pub const KEYS: &[Key] = &[
     key("client.disk_total_mb", Int, Acts, "detected", "Override disk total"),
     key("client.disk_free_mb", Int, Warns, "detected", "Deprecated and ignored"),
     key("client.reservable_cores", Text, Acts, "all", "Cores usable by tasks; beats reserved.cores"),
-    key("client.max_kill_timeout", Duration, Acts, "30s", "Cap on kill_timeout"),
+    live("client.max_kill_timeout", Duration, "30s", "Cap on kill_timeout"),
     key("client.client_min_port", Int, Warns, "14000", "Plugin port range low"),
     key("client.client_max_port", Int, Warns, "14512", "Plugin port range high"),
     key("client.min_dynamic_port", Int, Acts, "20000", "Dynamic port low"),
@@ -199,15 +214,15 @@ pub const KEYS: &[Key] = &[
     key("client.reserved.memory", Int, Acts, "0", "Memory held back"),
     key("client.reserved.disk", Int, Acts, "0", "Disk held back"),
     key("client.reserved.reserved_ports", Text, Acts, "-", "Ports never given out"),
-    key("client.gc_interval", Duration, Acts, "1m (10m dev)", "Alloc GC period"),
-    key("client.gc_parallel_destroys", Int, Acts, "2", "Concurrent destroys"),
-    key("client.gc_disk_usage_threshold", Float, Acts, "80 (99 dev)", "Disk trigger"),
-    key("client.gc_inode_usage_threshold", Float, Acts, "70 (99 dev)", "Inode trigger"),
-    key("client.gc_max_allocs", Int, Acts, "50", "Alloc count trigger"),
+    live("client.gc_interval", Duration, "1m (10m dev)", "Alloc GC period"),
+    live("client.gc_parallel_destroys", Int, "2", "Concurrent destroys"),
+    live("client.gc_disk_usage_threshold", Float, "80 (99 dev)", "Disk trigger"),
+    live("client.gc_inode_usage_threshold", Float, "70 (99 dev)", "Inode trigger"),
+    live("client.gc_max_allocs", Int, "50", "Alloc count trigger"),
     key("client.gc_volumes_on_node_gc", Bool, Warns, "false", "Server drops dynamic host volumes when node is GCed"),
     key("client.no_host_uuid", Bool, Warns, "true", "Random node id instead of host UUID"),
-    key("client.disable_remote_exec", Bool, Acts, "false", "Refuse alloc exec"),
-    key("client.node_max_allocs", Int, Acts, "0 (unlimited)", "Alloc cap on node"),
+    live("client.disable_remote_exec", Bool, "false", "Refuse alloc exec"),
+    live("client.node_max_allocs", Int, "0 (unlimited)", "Alloc cap on node"),
     key("client.log_file", Text, Warns, "-", "Accepted but unused; top-level log_file feeds monitor export"),
     key("client.default_ineligible", Bool, Acts, "false", "Register new node ineligible"),
     key("client.cni_path", Text, Warns, "/opt/cni/bin:/usr/libexec/cni (linux)", "CNI plugin search"),
@@ -240,9 +255,9 @@ pub const KEYS: &[Key] = &[
     key("client.artifact.disable_filesystem_isolation", Bool, Warns, "false", "No landlock"),
     key("client.artifact.filesystem_isolation_extra_paths", List, Warns, "[]", "Extra landlock paths"),
     key("client.artifact.set_environment_variables", Text, Warns, "''", "Env passed to getter"),
-    key("client.drain_on_shutdown.deadline", Duration, Acts, "1h (block absent: no drain)", "Drain limit at shutdown"),
-    key("client.drain_on_shutdown.ignore_system_jobs", Bool, Acts, "false", "Leave system jobs"),
-    key("client.drain_on_shutdown.force", Bool, Acts, "false", "Stop all at once"),
+    live("client.drain_on_shutdown.deadline", Duration, "1h (block absent: no drain)", "Drain limit at shutdown"),
+    live("client.drain_on_shutdown.ignore_system_jobs", Bool, "false", "Leave system jobs"),
+    live("client.drain_on_shutdown.force", Bool, "false", "Stop all at once"),
     key("client.users.dynamic_user_min", Int, Warns, "80000", "Dynamic UID low"),
     key("client.users.dynamic_user_max", Int, Warns, "89999", "Dynamic UID high"),
     key("client.fingerprint.*.retry_interval", Duration, Warns, "0", "Fingerprint retry period"),
@@ -294,7 +309,7 @@ pub const KEYS: &[Key] = &[
     key("telemetry.statsd_address", Text, Warns, "-", "statsd sink"),
     key("telemetry.datadog_address", Text, Warns, "-", "DogStatsD sink"),
     key("telemetry.datadog_tags", List, Warns, "[]", "Global DogStatsD tags"),
-    key("telemetry.prometheus_metrics", Bool, Acts, "false (true dev)", "Enable format=prometheus"),
+    live("telemetry.prometheus_metrics", Bool, "false (true dev)", "Enable format=prometheus"),
     key("telemetry.disable_hostname", Bool, Warns, "false", "No hostname prefix on gauges"),
     key("telemetry.use_node_name", Bool, Warns, "false", "Use node name as host"),
     key("telemetry.collection_interval", Duration, Warns, "1s", "Collection period"),

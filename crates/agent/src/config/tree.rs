@@ -115,7 +115,12 @@ pub fn lookup(path: &str) -> Option<&'static Key> {
 }
 
 fn has_below(path: &str) -> bool {
-    KEYS.iter().any(|k| matches(k.path, path, true))
+    KEYS.iter().any(|k| is_below(k, path))
+}
+
+/// Whether a key is in the block of this path.
+pub fn is_below(key: &Key, path: &str) -> bool {
+    matches(key.path, path, true)
 }
 
 /// Whether a path fits a key's path, or is the beginning of it.

@@ -1,5 +1,6 @@
 //! Agents from configuration files: one, two on one host, on somebody else's data, told to end.
 
+use crate::folder::Folder;
 use crate::support::{Agent, ONCE, PATIENCE, eventually, herdsman, stderr, stdout, task, write_config, write_job};
 use rustix::process::Signal;
 use std::time::Instant;
@@ -7,7 +8,7 @@ use std::time::Instant;
 /// Document 001: server and client as two processes, the job, and any second job; the client keeps one allocation.
 #[test]
 fn nomad_17971_events_of_poststop_survive_collection_on_the_client() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let server = folder.path().join("server.hcl");
     let client = folder.path().join("client.hcl");
     // The configurations of the document, with data directories of the test's own.
@@ -122,7 +123,7 @@ job "example" {
 
 #[test]
 fn a_data_directory_of_the_peer_is_left_alone() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let (config, _) = write_config(folder.path());
     let raft = folder.path().join("data/server/raft");
     std::fs::create_dir_all(&raft).unwrap();
@@ -136,7 +137,7 @@ fn a_data_directory_of_the_peer_is_left_alone() {
 
 #[test]
 fn promises_that_are_not_kept_yet_keep_the_agent_from_starting() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let path = folder.path().join("agent.hcl");
     std::fs::write(
         &path,
@@ -153,7 +154,7 @@ fn promises_that_are_not_kept_yet_keep_the_agent_from_starting() {
 /// Document 000: the agent's end waits for no task, a poststop that sleeps for ever included.
 #[test]
 fn the_agents_end_waits_for_no_task() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let (config, http) = write_config(folder.path());
     let agent = Agent::start(&config, http);
     agent.wait_ready();
@@ -186,4 +187,46 @@ fn the_agents_end_waits_for_no_task() {
         agent.command(&["alloc", "signal", "-s", "SIGKILL", id, "stalled"]).status.success().then_some(())
     });
     agent.allocs_in("stall", "failed");
+}
+
+/// A drain may take an hour; whoever does not want to wait says so again.
+#[test]
+fn a_second_signal_ends_a_drain_and_leaves_the_tasks() {
+    let folder = Folder::new();
+    let (config, http) = write_config(folder.path());
+    let text = std::fs::read_to_string(&config).unwrap();
+    let drain = "leave_on_terminate = true\nclient {\n  max_kill_timeout = \"9m\"\n  drain_on_shutdown {\n  }\n}\n";
+    std::fs::write(&config, format!("{text}{drain}")).unwrap();
+    let agent = Agent::start(&config, http);
+    agent.wait_ready();
+    let quick = "update {\n min_healthy_time = \"0s\"\n}\n";
+    let stubborn = task("main", "", "/bin/sh", &["-c", "trap '' INT TERM; echo up; while :; do sleep 0.1; done"])
+        .replace("driver", "kill_timeout = \"9m\"\n driver");
+    let job = write_job(
+        folder.path(),
+        "stubborn",
+        &format!("job \"stubborn\" {{\n group \"g\" {{\n{quick}{stubborn}}}\n}}\n"),
+    );
+    let run = agent.command(&["job", "run", "-detach", &job]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    let id = agent.allocs_in("stubborn", "running").remove(0)["ID"].as_str().unwrap().to_string();
+    eventually("the trap", || stdout(&agent.command(&["alloc", "logs", &id, "main"])).contains("up").then_some(()));
+    agent.signal(Signal::TERM);
+    eventually("a stop of the task", || {
+        let alloc = agent.try_get(&format!("/v1/allocation/{id}"))?;
+        let events = alloc["TaskStates"]["main"]["Events"].as_array()?.clone();
+        events.iter().any(|e| e["Type"] == "Killing").then_some(())
+    });
+    assert_eq!(agent.end(Signal::TERM), Some(1), "an end that was cut short is no graceful one");
+    let agent = Agent::start(&config, http);
+    agent.wait_ready();
+    let alloc = agent.get(&format!("/v1/allocation/{id}"));
+    assert_eq!(alloc["TaskStates"]["main"]["State"], "running");
+    eventually("a delivered signal", || {
+        agent.command(&["alloc", "signal", "-s", "SIGKILL", &id, "main"]).status.success().then_some(())
+    });
+    eventually("the end of the task", || {
+        (agent.try_get(&format!("/v1/allocation/{id}"))?["TaskStates"]["main"]["State"] == "dead").then_some(())
+    });
+    agent.end(Signal::TERM);
 }

@@ -1,5 +1,6 @@
 //! `kill -9` of the agent at random moments, with running tasks: same processes, no event lost, nothing run twice.
 
+use crate::folder::Folder;
 use crate::support::{Agent, eventually, write_config, write_job};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -20,6 +21,14 @@ impl Moments {
     }
 }
 
+/// Whether a process is the first of its session, as that of each task is. A shell about to run a command is for a moment two
+/// processes with the same words; the second one is not.
+fn leads_session(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    after_name.split_whitespace().nth(3).and_then(|s| s.parse().ok()) == Some(pid)
+}
+
 /// Process ids of the marked tasks, by mark.
 fn processes(mark: &str) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
@@ -34,6 +43,7 @@ fn processes(mark: &str) -> BTreeMap<String, u32> {
         if let [shell, _, _, name] = words.as_slice()
             && shell == "/bin/sh"
             && name.starts_with(mark)
+            && leads_session(pid)
         {
             assert!(found.insert(name.clone(), pid).is_none(), "{name} runs twice");
         }
@@ -48,7 +58,7 @@ fn events(alloc: &Value, task: &str) -> Vec<(i64, String)> {
 
 #[test]
 fn tasks_outlive_two_hundred_kills_of_the_agent() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let (config, http) = write_config(folder.path());
     let mark = format!("kill-{}", std::process::id());
     let job = write_job(

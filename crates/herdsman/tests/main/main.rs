@@ -5,4 +5,7 @@
 mod agents;
 mod crash;
 mod dev;
+mod folder;
+mod reload;
 mod support;
+mod systemd;

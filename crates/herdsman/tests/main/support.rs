@@ -50,10 +50,23 @@ pub fn free_ports<const N: usize>() -> [u16; N] {
     ports
 }
 
+/// The API of an agent, asked through the command line.
+pub struct Api {
+    pub http: u16,
+}
+
 /// A running agent; killed when it is dropped.
 pub struct Agent {
     child: Child,
-    pub http: u16,
+    api: Api,
+}
+
+impl std::ops::Deref for Agent {
+    type Target = Api;
+
+    fn deref(&self) -> &Api {
+        &self.api
+    }
 }
 
 impl Agent {
@@ -68,15 +81,7 @@ impl Agent {
             .stderr(log)
             .spawn()
             .unwrap();
-        Agent { child, http }
-    }
-
-    /// Waits until the API shows a ready node.
-    pub fn wait_ready(&self) {
-        eventually("a ready node", || {
-            let nodes = self.try_get("/v1/nodes")?;
-            nodes.as_array()?.iter().any(|n| n["Status"] == "ready").then_some(())
-        });
+        Agent { child, api: Api { http } }
     }
 
     /// Kills the agent at once, as `kill -9` does.
@@ -85,11 +90,25 @@ impl Agent {
         self.child.wait().unwrap();
     }
 
+    /// Sends the agent a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// Sends the agent a signal and waits for its end; gives the exit status.
     pub fn end(mut self, signal: rustix::process::Signal) -> Option<i32> {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).unwrap();
+        self.signal(signal);
         self.child.wait().unwrap().code()
+    }
+}
+
+impl Api {
+    /// Waits until the API shows a ready node.
+    pub fn wait_ready(&self) {
+        eventually("a ready node", || {
+            let nodes = self.try_get("/v1/nodes")?;
+            nodes.as_array()?.iter().any(|n| n["Status"] == "ready").then_some(())
+        });
     }
 
     /// Runs a command against this agent.

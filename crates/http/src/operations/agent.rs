@@ -280,7 +280,7 @@ pub async fn scheduler_workers(call: Call) -> Result<Answer, HttpError> {
     }))
 }
 
-/// `PUT /v1/agent/schedulers/config`: the number of workers is set when the agent starts.
+/// `PUT /v1/agent/schedulers/config`: the number of workers is what the configuration says.
 ///
 /// # Errors
 /// The request is wrong, or asks for what differs from what runs.
@@ -295,7 +295,7 @@ pub async fn set_scheduler_workers(call: Call) -> Result<Answer, HttpError> {
     }
     Err(HttpError::new(
         501,
-        "schedulers cannot be changed while the agent runs; set server.num_schedulers and restart the agent",
+        "schedulers are changed in the configuration: set server.num_schedulers and reload the agent",
     ))
 }
 

@@ -35,7 +35,7 @@ pub async fn read(call: Call) -> Result<Answer, HttpError> {
         gauge.labels.insert("host", host.clone());
     }
     if call.request.params.text("format") == "prometheus" {
-        if !call.api.agent().facts().prometheus {
+        if !call.api.agent().prometheus() {
             return Err(HttpError::new(415, "Prometheus is not enabled"));
         }
         let text = prometheus(&gauges, &call.api.metrics().totals(), &host);

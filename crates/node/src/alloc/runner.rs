@@ -133,7 +133,8 @@ impl Runner {
         let handle = super::AllocHandle { info: Arc::clone(&info), sender: sender.clone() };
         let deployment = alloc.deployment_status.clone().unwrap_or_default();
         alloc.task_states = BTreeMap::new();
-        let spec = Arc::new(GroupSpec::new(job.kind, &group, alloc.create_time, shared.config.max_kill_timeout));
+        let limit = shared.tuning().max_kill_timeout;
+        let spec = Arc::new(GroupSpec::new(job.kind, &group, alloc.create_time, limit));
         let (check_news, news) = mpsc::channel(NEWS_QUEUE);
         let runner = Runner {
             shared: Arc::clone(shared),
@@ -430,7 +431,7 @@ impl Runner {
         let changed_job = job.version != self.job.version || !Arc::ptr_eq(&job, &self.job);
         if changed_job && let Some(group) = job.group(&alloc.task_group) {
             self.group = Arc::clone(group);
-            let limit = self.shared.config.max_kill_timeout;
+            let limit = self.shared.tuning().max_kill_timeout;
             let spec = GroupSpec::new(job.kind, group, alloc.create_time, limit);
             self.job = job;
             self.feed(Event::Respec(Arc::new(spec)));

@@ -110,7 +110,7 @@ async fn dispatch(shared: &Arc<Shared>, channel: &mut Channel, request: NodeRequ
             Ok(())
         }
         NodeRequest::Exec { alloc_id, task, command, tty } => {
-            if shared.config.disable_remote_exec {
+            if shared.tuning().disable_remote_exec {
                 return Err(Refusal::new(403, "Permission denied"));
             }
             exec::run(channel, &find(shared, alloc_id)?, task, command, tty).await

@@ -1,5 +1,6 @@
 //! Artifacts and templates of tasks that run.
 
+use crate::folder::Folder;
 use crate::server::{Server, words};
 use crate::setup::{job, node, sh};
 use herdsman_model::*;
@@ -117,7 +118,7 @@ fn read(dir: &Path, id: AllocId, path: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn artifacts_of_every_form_are_there_before_the_task() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let web = Web::start(Box::new(|(path, headers), _| {
         let ok = |body: Vec<u8>| (200, vec![], body);
         match path.as_str() {
@@ -163,7 +164,7 @@ async fn artifacts_of_every_form_are_there_before_the_task() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn artifacts_that_cannot_be_had_fail_by_the_restart_policy() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let web = Web::files([("/f".to_string(), b"x".to_vec())].into());
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
@@ -204,7 +205,7 @@ async fn artifacts_that_cannot_be_had_fail_by_the_restart_policy() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn artifacts_and_templates_are_made_once_also_over_an_agent_restart() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let web = Web::start(Box::new(
         |_, before| if before == 0 { (503, vec![], vec![]) } else { (200, vec![], b"x".to_vec()) },
     ));
@@ -238,7 +239,7 @@ async fn artifacts_and_templates_are_made_once_also_over_an_agent_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn templates_are_rendered_again_where_the_restart_policy_says_so() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let script = "cat local/t >> local/runs; echo >> local/runs; test $(wc -l < local/runs) -ge 2";
@@ -256,7 +257,7 @@ async fn templates_are_rendered_again_where_the_restart_policy_says_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_template_that_fails_ends_the_task_for_good() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let mut main = sh("main", None, "exit 0");
@@ -284,7 +285,7 @@ async fn artifacts_are_given_to_the_tasks_user_when_asked() {
     if std::fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) != 0) {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let web = Web::files([("/f".to_string(), b"x".to_vec())].into());
     let server = Server::start(&World::real().unwrap()).await;
@@ -332,7 +333,7 @@ async fn secure() -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn https_wants_a_certificate_that_is_trusted_unless_told_otherwise() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let addr = secure().await;
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
@@ -398,7 +399,7 @@ fn collect(root: &Path, at: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repositories_are_fetched_at_a_ref_and_in_part() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let repository_dir = tempfile::tempdir().unwrap();
     let web = Web::files(repository(repository_dir.path()));
     let server = Server::start(&World::real().unwrap()).await;

@@ -1,5 +1,6 @@
 //! The agent is killed at any moment: same processes, no event lost, nothing run twice.
 
+use crate::folder::Folder;
 use crate::server::{EVENTUALLY, Server, words};
 use crate::setup::{job, sh};
 use herdsman_model::*;
@@ -41,7 +42,7 @@ fn pid(file: &Path) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tasks_outlive_the_agent_and_are_found_again() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let mut process = agent(dir.path(), &server.addr);
     let tasks = vec![
@@ -88,7 +89,7 @@ async fn tasks_outlive_the_agent_and_are_found_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_at_random_moments_lose_and_repeat_nothing() {
     const ROUNDS: u64 = 20;
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let mut process = agent(dir.path(), &server.addr);
     let mut ids = Vec::new();

@@ -8,6 +8,8 @@
 )]
 
 mod files;
+#[path = "../../../herdsman/tests/main/folder.rs"]
+mod folder;
 mod kill9;
 mod requests;
 mod run;

@@ -1,5 +1,6 @@
 //! Requests over bulk channels.
 
+use crate::folder::Folder;
 use crate::server::{Server, recv, send};
 use crate::setup::{job, node, sh};
 use base64::Engine;
@@ -25,7 +26,7 @@ fn error(code: u32, message: &str) -> Result<(), BulkError> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn logs_are_followed_to_the_end() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let script = "for n in 1 2 3 4 5; do echo line $n; sleep 0.1; done; echo oops >&2";
@@ -56,7 +57,7 @@ async fn logs_are_followed_to_the_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_read_and_followed_inside_the_allocation_only() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let script = "echo hello > local/file; ln -s /etc/passwd local/link; echo s > secrets/s; exec sleep 300";
@@ -105,7 +106,7 @@ async fn files_are_read_and_followed_inside_the_allocation_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_run_beside_a_task() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let id = server.place(&job("exec", JobType::Service, vec![sh("main", None, "exec sleep 300")]));
@@ -136,7 +137,7 @@ async fn commands_run_beside_a_task() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn signals_restarts_and_collection_on_request() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let script = "trap 'echo usr1 >> $NOMAD_ALLOC_DIR/data/seen' USR1; echo up >> $NOMAD_ALLOC_DIR/data/seen; while :; do sleep 0.05; done";

@@ -1,5 +1,6 @@
 //! Allocations run with real processes.
 
+use crate::folder::Folder;
 use crate::server::{Server, words};
 use crate::setup::{SECOND, job, node, sh};
 use herdsman_model::*;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_hooks_run_in_order() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let note = |word: &str| format!("echo {word} >> $NOMAD_ALLOC_DIR/data/order");
@@ -42,7 +43,7 @@ async fn all_hooks_run_in_order() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_end_with_the_allocation() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let main = sh("main", None, "echo key > secrets/key");
@@ -59,7 +60,7 @@ async fn secrets_end_with_the_allocation() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_restart_policy_acts_and_the_failure_is_told() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let mut main = sh("main", None, "echo run >> $NOMAD_ALLOC_DIR/data/runs; exit 3");
@@ -81,7 +82,7 @@ async fn the_restart_policy_acts_and_the_failure_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nomad_8194_a_stop_ends_the_mains_and_runs_poststop() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let tasks = vec![
@@ -105,7 +106,7 @@ async fn nomad_8194_a_stop_ends_the_mains_and_runs_poststop() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_command_fails_and_others_go_on() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let mut missing = sh("main", None, "");
@@ -125,7 +126,7 @@ async fn a_missing_command_fails_and_others_go_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_environment_is_the_peers() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let mut main = sh("main", None, "env > $NOMAD_TASK_DIR/env.txt");
@@ -166,7 +167,7 @@ async fn the_environment_is_the_peers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_states_are_sent_again() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     server.refuse_next_states();
@@ -177,7 +178,7 @@ async fn refused_states_are_sent_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn services_come_and_go_with_their_task_and_checks_make_health() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -224,7 +225,7 @@ async fn services_come_and_go_with_their_task_and_checks_make_health() {
 /// Collection keeps every state and event, and waits for poststop.
 #[tokio::test(flavor = "multi_thread")]
 async fn nomad_17971_collection_loses_no_state() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let mut config = crate::setup::config(dir.path(), &server.addr);
     config.gc.max_allocs = 1;
@@ -254,7 +255,7 @@ async fn nomad_17971_collection_loses_no_state() {
 /// What the servers removed is ended, and goes.
 #[tokio::test(flavor = "multi_thread")]
 async fn nomad_28394_a_removed_allocation_is_ended() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let id = server.place(&job("removed", JobType::Service, vec![sh("main", None, "exec sleep 300")]));
@@ -268,7 +269,7 @@ async fn nomad_28394_a_removed_allocation_is_ended() {
 /// A payload is written before the task starts, and never outside of its directory.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dispatch_payload_reaches_the_task() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let place = |id: &str, file: &str| {
@@ -289,7 +290,7 @@ async fn a_dispatch_payload_reaches_the_task() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_node_tells_what_it_is() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Folder::new();
     let server = Server::start(&World::real().unwrap()).await;
     let node = node(dir.path(), &server.addr).await;
     let told = server

@@ -25,9 +25,16 @@ fn nanos(span: Duration) -> i64 {
 }
 
 pub(crate) async fn run(server: Server) {
+    let mut changes = server.config_changes();
     loop {
-        server.world().clock.sleep(server.config().gc.interval).await;
-        let gc = &server.config().gc;
+        let config = std::sync::Arc::clone(&changes.borrow_and_update());
+        let gc = &config.gc;
+        tokio::select! {
+            biased;
+            () = server.world().clock.sleep(gc.interval) => {}
+            // The sender lives as long as the server; with another interval the wait begins anew.
+            _ = changes.changed() => continue,
+        }
         let ages = Ages {
             eval: nanos(gc.eval),
             batch_eval: nanos(gc.batch_eval),

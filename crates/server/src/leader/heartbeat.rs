@@ -65,7 +65,8 @@ impl Heartbeats {
 
     /// A node was heard of: gives how long it may be silent now, without the grace.
     pub fn beat(&self, server: &Server, node: NodeId) -> Duration {
-        let settings = &server.config().heartbeat;
+        let config = server.config();
+        let settings = &config.heartbeat;
         let mut deadlines = self.lock();
         let count = deadlines.by_node.len();
         // A count of nodes is far below where a float loses whole numbers.

@@ -88,9 +88,7 @@ fn lead(server: &Server) -> JoinSet<()> {
     tasks.spawn(drain::run(server.clone(), server.changes()));
     tasks.spawn(periodic::run(server.clone(), server.changes()));
     tasks.spawn(collect::run(server.clone()));
-    for _ in 0..server.config().schedulers.max(1) {
-        tasks.spawn(worker::run(server.clone()));
-    }
+    tasks.spawn(worker::crew(server.clone()));
     tasks
 }
 

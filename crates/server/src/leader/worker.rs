@@ -9,14 +9,42 @@ use herdsman_model::{Decision, EvalStatus, Evaluation};
 use herdsman_scheduler::{give_up, made_progress, max_attempts, process};
 use herdsman_state::{Body, Table, UpsertEvals, WatchKey};
 use herdsman_world::Rng;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use tokio::task::JoinSet;
 
 /// The description of evaluations that a newer one of their job made superfluous.
 const SUPERFLUOUS: &str = "canceled after more recent eval was processed";
 
-pub(crate) async fn run(server: Server) {
+/// Keeps as many workers at work as the configuration says now. Ends only when one of them failed.
+pub(crate) async fn crew(server: Server) {
+    let mut config = server.config_changes();
+    let mut workers = JoinSet::new();
+    let mut numbers = BTreeSet::new();
     loop {
-        let delivery = next(&server).await;
+        let wanted = config.borrow_and_update().schedulers.max(1);
+        for number in (0..wanted).filter(|number| numbers.insert(*number)) {
+            workers.spawn(run(server.clone(), number));
+        }
+        tokio::select! {
+            biased;
+            ended = workers.join_next() => match ended {
+                Some(Ok(number)) => drop(numbers.remove(&number)),
+                Some(Err(error)) => {
+                    tracing::error!(%error, "a scheduler ended");
+                    return;
+                }
+                None => {}
+            },
+            // The sender lives as long as the server.
+            _ = config.changed() => {}
+        }
+    }
+}
+
+/// Works until fewer workers than its number are wanted; gives the number.
+async fn run(server: Server, number: usize) -> usize {
+    while let Some(delivery) = next(&server, number).await {
         let id = delivery.eval.id;
         // The next deadline may now be the end of this delivery.
         server.inner.leader.deadline.notify_one();
@@ -42,19 +70,28 @@ pub(crate) async fn run(server: Server) {
         }
         server.inner.leader.deadline.notify_one();
     }
+    number
 }
 
-/// Waits for an evaluation to work on.
-async fn next(server: &Server) -> Delivery {
+/// Waits for an evaluation to work on; none when this worker is one too many.
+async fn next(server: &Server, number: usize) -> Option<Delivery> {
     let nack = i64::try_from(server.config().nack_timeout.as_nanos()).unwrap_or(i64::MAX);
+    let mut config = server.config_changes();
     loop {
+        if number >= config.borrow_and_update().schedulers.max(1) {
+            return None;
+        }
         let work = server.inner.leader.work.notified();
         let mut work = std::pin::pin!(work);
         work.as_mut().enable();
         if let Some(delivery) = server.inner.leader.broker().dequeue(server.now(), nack) {
-            return delivery;
+            return Some(delivery);
         }
-        work.await;
+        tokio::select! {
+            biased;
+            () = work => {}
+            _ = config.changed() => {}
+        }
     }
 }
 
