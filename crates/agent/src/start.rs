@@ -12,7 +12,7 @@ use crate::tune;
 use herdsman_http::api::Api;
 use herdsman_model::{HostVolume, NodeReserved};
 use herdsman_node::{Node, NodeConfig, NodeError};
-use herdsman_server::{Server, ServerConfig, StartError};
+use herdsman_server::{PreemptionConfig, SchedulerConfig, Server, ServerConfig, StartError};
 use herdsman_shim::ShimHost;
 use herdsman_world::World;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -331,7 +331,24 @@ async fn start_server(
     config.heartbeat = tuning.heartbeat;
     config.gc = tuning.gc;
     config.jobs = tuning.jobs;
+    config.scheduler = first_scheduler_config(server);
     Ok(Server::start(config, world).await?)
+}
+
+/// How the schedulers of a new cluster decide.
+fn first_scheduler_config(server: &ServerSettings) -> SchedulerConfig {
+    let [system, sysbatch, batch, service] = server.preemption;
+    SchedulerConfig {
+        scheduler_algorithm: server.scheduler_algorithm.clone(),
+        memory_oversubscription_enabled: server.memory_oversubscription,
+        preemption_config: PreemptionConfig {
+            system_scheduler_enabled: system,
+            sys_batch_scheduler_enabled: sysbatch,
+            batch_scheduler_enabled: batch,
+            service_scheduler_enabled: service,
+        },
+        ..SchedulerConfig::default()
+    }
 }
 
 /// Requests that agents without a server pass on arrive on the RPC port and are served like any other.
@@ -381,6 +398,7 @@ fn node_config(
         read_only: v.read_only,
         id: String::new(),
     };
+    let reservable = drivers::cores(&client.reservable_cores);
     NodeConfig {
         state_dir: state.to_path_buf(),
         alloc_dir: alloc.to_path_buf(),
@@ -395,11 +413,15 @@ fn node_config(
         host_volumes: client.host_volumes.iter().map(|v| (v.name.clone(), volume(v))).collect(),
         reserved: NodeReserved {
             cpu_shares: client.reserved_cpu,
-            cores: drivers::cores(&client.reserved_cores),
+            // What may be reserved says it all.
+            cores: if reservable.is_empty() { drivers::cores(&client.reserved_cores) } else { Vec::new() },
             memory_mb: client.reserved_memory,
             disk_mb: client.reserved_disk,
             ports: client.reserved_ports.clone(),
         },
+        reservable_cores: reservable,
+        default_ineligible: client.default_ineligible,
+        service_discovery: client.service_discovery,
         cpu_total_compute: client.cpu_total_compute,
         memory_total_mb: client.memory_total_mb,
         disk_total_mb: client.disk_total_mb,

@@ -25,6 +25,12 @@ pub struct NodeConfig {
     pub host_volumes: BTreeMap<String, HostVolume>,
     pub host_networks: BTreeMap<String, HostNetwork>,
     pub reserved: NodeReserved,
+    /// Cores that tasks may reserve; empty: all.
+    pub reservable_cores: Vec<u16>,
+    /// A node that is new to the servers takes no work before somebody lets it.
+    pub default_ineligible: bool,
+    /// Services of the native provider may run here.
+    pub service_discovery: bool,
     /// Overrides of what is measured; 0: measure.
     pub cpu_total_compute: i64,
     pub memory_total_mb: i64,
@@ -108,6 +114,9 @@ impl Default for NodeConfig {
             host_volumes: BTreeMap::new(),
             host_networks: BTreeMap::new(),
             reserved: NodeReserved::default(),
+            reservable_cores: Vec::new(),
+            default_ineligible: false,
+            service_discovery: true,
             cpu_total_compute: 0,
             memory_total_mb: 0,
             disk_total_mb: 0,

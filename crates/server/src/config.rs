@@ -1,5 +1,6 @@
 //! How a server is set up.
 
+use herdsman_state::SchedulerConfig;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub struct ServerConfig {
     pub heartbeat: HeartbeatConfig,
     pub gc: GcConfig,
     pub jobs: JobLimits,
+    /// How the schedulers of a cluster decide until somebody says otherwise.
+    pub scheduler: SchedulerConfig,
     /// An evaluation whose scheduler is silent for this long is given to another.
     pub nack_timeout: Duration,
     /// The wait before an evaluation that failed to be delivered is tried again as a new one.
@@ -95,6 +98,7 @@ impl ServerConfig {
             heartbeat: HeartbeatConfig::default(),
             gc: GcConfig::default(),
             jobs: JobLimits::default(),
+            scheduler: SchedulerConfig::default(),
             nack_timeout: Duration::from_secs(60),
             failed_follow_up: Duration::from_secs(60),
         }

@@ -38,5 +38,6 @@ pub use bulk::{BulkReceiver, BulkSender, BulkStream};
 pub use config::{GcConfig, HeartbeatConfig, JobLimits, ServerConfig, Tuning};
 pub use error::{ServerError, StartError};
 pub use feed::{Batch, QueryAnswer, Watching};
+pub use herdsman_state::{PreemptionConfig, SchedulerConfig};
 pub use server::{Applied, Server};
 pub use view::StateView;

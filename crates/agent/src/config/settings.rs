@@ -319,10 +319,15 @@ impl ServerSettings {
         if !matches!(algorithm.as_str(), "binpack" | "spread") {
             return Err(scheduler.bad("scheduler_algorithm", &Value::String(algorithm), "binpack or spread"));
         }
+        let expected = server.count("bootstrap_expect", 1)?;
+        if expected > 1 {
+            let wanted = "1: a cluster of several servers is not possible yet";
+            return Err(server.bad("bootstrap_expect", &Value::from(expected), wanted));
+        }
         let max_priority = server.int("job_max_priority", 100, 100, 32766)?;
         Ok(ServerSettings {
             data_dir: server.path_of("data_dir"),
-            bootstrap_expect: server.count("bootstrap_expect", 1)?,
+            bootstrap_expect: expected,
             schedulers: server.count("num_schedulers", 0)?,
             node_gc_threshold: server.duration("node_gc_threshold", 24 * HOUR)?,
             job_gc_interval: server.duration("job_gc_interval", 5 * MINUTE)?,

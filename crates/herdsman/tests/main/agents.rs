@@ -230,3 +230,68 @@ fn a_second_signal_ends_a_drain_and_leaves_the_tasks() {
     });
     agent.end(Signal::TERM);
 }
+
+/// What a configuration says of a new cluster and of a new node holds until somebody says otherwise.
+#[test]
+fn first_settings_of_cluster_and_node_act() {
+    let folder = Folder::new();
+    let (config, http) = write_config(folder.path());
+    let text = std::fs::read_to_string(&config).unwrap();
+    let first = r#"
+server {
+  default_scheduler_config {
+    scheduler_algorithm             = "spread"
+    memory_oversubscription_enabled = true
+    preemption_config {
+      service_scheduler_enabled = true
+    }
+  }
+}
+client {
+  default_ineligible      = true
+  reservable_cores        = "0"
+  nomad_service_discovery = false
+}
+"#;
+    std::fs::write(&config, format!("{text}{first}")).unwrap();
+    let agent = Agent::start(&config, http);
+    agent.wait_ready();
+    let scheduler = || agent.get("/v1/operator/scheduler/configuration")["SchedulerConfig"].clone();
+    let found = scheduler();
+    assert_eq!(found["SchedulerAlgorithm"], "spread");
+    assert_eq!(found["MemoryOversubscriptionEnabled"], true);
+    assert_eq!(found["PreemptionConfig"]["ServiceSchedulerEnabled"], true);
+    assert_eq!(found["PreemptionConfig"]["SystemSchedulerEnabled"], false);
+    let id = agent.get("/v1/nodes")[0]["ID"].as_str().unwrap().to_string();
+    let node = agent.get(&format!("/v1/node/{id}"));
+    assert_eq!(node["SchedulingEligibility"], "ineligible");
+    assert_eq!(node["Attributes"]["cpu.reservablecores"], "1");
+    assert!(node["Attributes"]["nomad.service_discovery"].is_null());
+    // Somebody says otherwise, and the next start leaves it at that.
+    assert!(agent.command(&["node", "eligibility", "-enable", &id]).status.success());
+    assert!(
+        agent.command(&["operator", "scheduler", "set-config", "-scheduler-algorithm", "binpack"]).status.success()
+    );
+    agent.end(Signal::TERM);
+    let agent = Agent::start(&config, http);
+    agent.wait_ready();
+    assert_eq!(agent.get(&format!("/v1/node/{id}"))["SchedulingEligibility"], "eligible");
+    let found = agent.get("/v1/operator/scheduler/configuration")["SchedulerConfig"].clone();
+    assert_eq!(found["SchedulerAlgorithm"], "binpack");
+    agent.end(Signal::TERM);
+}
+
+#[test]
+fn a_cluster_of_several_servers_is_refused() {
+    let folder = Folder::new();
+    let (config, _) = write_config(folder.path());
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{text}server {{\n  bootstrap_expect = 3\n}}\n")).unwrap();
+    let refused = herdsman(&["agent", "-config", config.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = format!("{}{}", stdout(&refused), stderr(&refused));
+    assert!(
+        said.contains("server.bootstrap_expect = 3: 1: a cluster of several servers is not possible yet"),
+        "{said}"
+    );
+}

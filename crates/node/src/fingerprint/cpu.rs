@@ -35,7 +35,11 @@ pub(super) fn fingerprint(
     }
     set("cpu.frequency", speed.to_string());
     set("cpu.numcores", count.to_string());
-    set("cpu.reservablecores", count.to_string());
+    let mut reservable = cores.clone();
+    if !config.reservable_cores.is_empty() {
+        reservable.retain(|core| config.reservable_cores.contains(core));
+    }
+    set("cpu.reservablecores", reservable.len().to_string());
     set("cpu.totalcompute", total.to_string());
     set("cpu.usablecompute", total.saturating_sub(config.reserved.cpu_shares).max(0).to_string());
     let nodes = parse_cores(&read("/sys/devices/system/node/online"));
@@ -46,7 +50,7 @@ pub(super) fn fingerprint(
     }
     resources.cpu_shares = total;
     resources.total_cores = u16::try_from(cores.len()).unwrap_or(u16::MAX);
-    resources.reservable_cores = cores;
+    resources.reservable_cores = reservable;
     resources.core_speed_mhz = speed;
 }
 

@@ -48,7 +48,9 @@ pub fn node(config: &NodeConfig, identity: &Identity) -> Node {
     network::fingerprint(config, &mut attributes, &mut resources);
     attributes.insert("nomad.version".into(), config.version.clone());
     attributes.insert("nomad.revision".into(), config.revision.clone());
-    attributes.insert("nomad.service_discovery".into(), "true".into());
+    if config.service_discovery {
+        attributes.insert("nomad.service_discovery".into(), "true".into());
+    }
     attributes.insert("nomad.bridge.hairpin_mode".into(), "false".into());
     let name = if config.name.is_empty() { &hostname } else { &config.name };
     let mut node = Node {
@@ -68,7 +70,7 @@ pub fn node(config: &NodeConfig, identity: &Identity) -> Node {
         cgroup_parent: config.cgroup_parent.clone(),
         node_max_allocs: config.node_max_allocs,
         status: NodeStatus::Initializing,
-        eligibility: Eligibility::Eligible,
+        eligibility: if config.default_ineligible { Eligibility::Ineligible } else { Eligibility::Eligible },
         ..Node::default()
     };
     node.computed_class = computed_class(&node);

@@ -18,6 +18,7 @@ pub(crate) use worker::seed_of;
 use crate::server::Server;
 use broker::Broker;
 use heartbeat::Heartbeats;
+use herdsman_state::SchedulerConfig;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -54,6 +55,7 @@ pub(crate) async fn run(server: Server, mut stopped: watch::Receiver<bool>) {
         }
         let term = leadership.borrow().term;
         tracing::info!(term, "leading");
+        begin_cluster(&server).await;
         let mut tasks = lead(&server);
         let lost = |leadership: &herdsman_consensus::Leadership| !leadership.ready || leadership.term != term;
         tokio::select! {
@@ -67,6 +69,20 @@ pub(crate) async fn run(server: Server, mut stopped: watch::Receiver<bool>) {
         *server.inner.leader.broker() = Broker::default();
         server.inner.leader.heartbeats.clear();
         tracing::info!(term, "no longer leading");
+    }
+}
+
+/// What a new cluster is told once, by its first leader.
+async fn begin_cluster(server: &Server) {
+    let now = server.snapshot().scheduler_config().clone();
+    let (create_index, modify_index) = (now.create_index, now.modify_index);
+    let wanted = SchedulerConfig { create_index, modify_index, ..server.config().scheduler.clone() };
+    let untouched = create_index == modify_index;
+    if !untouched || *now == wanted {
+        return;
+    }
+    if let Err(error) = server.set_scheduler_config(wanted, Some(modify_index)).await {
+        tracing::warn!(%error, "the configured scheduler settings could not be stored; the defaults hold");
     }
 }
 
