@@ -101,7 +101,7 @@ fn has_own_mounts() -> bool {
 const KNOWN: &[&str] = &["docker", "exec", "raw_exec"];
 
 /// The cgroup that shims and tasks live below: outside the agent's own, so that they survive its service.
-fn cgroup_parent(client: &ClientSettings) -> String {
+pub fn cgroup_parent(client: &ClientSettings) -> String {
     if client.cgroup_parent.is_empty() { "herdsman.slice".to_string() } else { client.cgroup_parent.clone() }
 }
 

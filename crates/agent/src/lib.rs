@@ -13,6 +13,7 @@ pub mod devrun;
 pub mod dirs;
 mod drivers;
 mod facts;
+pub mod guard;
 mod leave;
 pub mod log;
 mod notify;

@@ -4,6 +4,7 @@ use crate::config::settings::{ClientSettings, DrainSettings, ServerSettings, Set
 use crate::dirs::{self, DirError, Temporary};
 use crate::drivers;
 use crate::facts::{COMPATIBLE_VERSION, Facts, Listening, SERVER_PORT, VERSION, with_port};
+use crate::guard::Guard;
 use crate::leave;
 use crate::log::Log;
 use crate::notify;
@@ -63,6 +64,8 @@ pub struct Agent {
     tasks: JoinSet<()>,
     /// Removed last, when everything that writes there has ended.
     temporary: Option<Temporary>,
+    /// Cleans up when this process is killed.
+    _guard: Option<Guard>,
 }
 
 /// Where an agent keeps its data.
@@ -98,6 +101,7 @@ impl Agent {
         if let Some(server) = &server {
             serve_forwarded(server, &api);
         }
+        let guard = start_guard(&settings, &places);
         let (node, shims) = match &settings.client {
             Some(client) => {
                 let (node, shims) = start_node(&settings, client, &name, &places, &listening, world).await?;
@@ -108,7 +112,8 @@ impl Agent {
         if let Some(node) = &node {
             facts.set_node(node);
         }
-        Ok(Agent { settings, facts, server, node, shims, listening, tasks, temporary: places.temporary })
+        let temporary = places.temporary;
+        Ok(Agent { settings, facts, server, node, shims, listening, tasks, temporary, _guard: guard })
     }
 
     /// The first address the API listens on.
@@ -213,6 +218,16 @@ impl Agent {
     fn drain_settings(&self) -> Option<DrainSettings> {
         self.settings().client.as_ref().and_then(|c| c.drain_on_shutdown.clone())
     }
+}
+
+/// The guard of an agent that nobody starts again.
+fn start_guard(settings: &Settings, places: &Places) -> Option<Guard> {
+    let (temporary, client) = (places.temporary.as_ref()?, settings.client.as_ref()?);
+    let started = Guard::start(temporary, &drivers::cgroup_parent(client));
+    if let Err(error) = &started {
+        tracing::warn!(target: "agent", %error, "if this agent is killed, its tasks and directory stay");
+    }
+    started.ok()
 }
 
 /// This host's address for others: the first that is neither loopback nor link-local, private ones first.

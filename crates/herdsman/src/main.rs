@@ -2,7 +2,7 @@
 //!
 //! Called as `nomad` it is the drop-in: the same commands, and the compatible version first.
 
-use herdsman_agent::commands;
+use herdsman_agent::{commands, guard};
 use herdsman_cli::{Command, Environment, Terminal};
 use std::process::ExitCode;
 
@@ -13,6 +13,11 @@ fn main() -> ExitCode {
     let mut words: Vec<String> = std::env::args().collect();
     let program = program_name(words.first().map(String::as_str).unwrap_or_default());
     words.drain(..1.min(words.len()));
+    if let Some((directory, cgroup_parent)) = guard::wanted(&words) {
+        let Ok(runtime) = build_runtime(false) else { return ExitCode::FAILURE };
+        runtime.block_on(guard::run(directory, cgroup_parent));
+        return ExitCode::SUCCESS;
+    }
     let table: Vec<&'static Command> = commands::TABLE.iter().chain(herdsman_cli::table()).collect();
     let mut terminal = Terminal::of_process(program);
     if commands::is_version(&words) {

@@ -132,3 +132,44 @@ fn a_second_interrupt_ends_poststop_which_does_not_run_again() {
     assert_eq!(all.iter().filter(|l| l.ends_with("| cleaning up")).count(), 1, "{all:#?}");
     assert!(all.iter().any(|l| l.contains("failed: clean-up")), "{all:#?}");
 }
+
+/// The temporary directory that a development agent uses: the one its tasks were started in.
+fn directory_of(pid: &str) -> std::path::PathBuf {
+    let cwd = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap();
+    cwd.ancestors()
+        .find(|d| d.file_name().is_some_and(|n| n.to_string_lossy().starts_with("herdsman-dev-")))
+        .unwrap()
+        .into()
+}
+
+/// Nobody starts a development agent again, so a killed one leaves neither tasks nor its directory.
+#[test]
+fn a_killed_run_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = write_job(
+        folder.path(),
+        "killed",
+        &format!(
+            "job \"killed\" {{\n group \"g\" {{\n{}{}}}\n}}\n",
+            task("polite", "", "/bin/sh", &["-c", "echo pid $$; exec sleep 3600"]),
+            task("deaf", "", "/bin/sh", &["-c", "trap '' INT; echo pid $$; while :; do sleep 1; done"])
+        ),
+    );
+    let mut child = start(&job);
+    let mut pids = Vec::new();
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        if let Some((_, pid)) = line.unwrap().split_once("| pid ") {
+            pids.push(pid.trim().to_string());
+        }
+        if pids.len() == 2 {
+            break;
+        }
+    }
+    let directory = directory_of(&pids[0]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let gone = |pid: &String| !std::path::Path::new(&format!("/proc/{pid}")).exists();
+    crate::support::eventually("nothing is left", || (pids.iter().all(gone) && !directory.exists()).then_some(()));
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(&*directory.to_string_lossy()), "{mounts}");
+}
