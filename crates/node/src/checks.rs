@@ -3,6 +3,7 @@
 //! The first probe comes half an interval after the service was registered, then one each interval.
 
 use crate::env::join;
+use crate::tls;
 use herdsman_lifecycle::health::{CheckStatus, CheckView};
 use herdsman_model::{Check, Name, Nanos};
 use herdsman_world::World;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 /// Bytes kept of what a check says.
@@ -189,10 +190,6 @@ impl Drop for RemoveLater {
 async fn probe(plan: &CheckPlan, world: &World) -> (CheckStatus, u16, String) {
     let target = join(&plan.address, plan.port);
     match plan.check.kind.as_str() {
-        "http" if plan.check.protocol == "https" => {
-            let text = "nomad: checks over https are not run by this version; use http or tcp";
-            (CheckStatus::Failure, 0, text.into())
-        }
         "http" => match http(plan, world, &target).await {
             Ok((code @ 200, _)) => (CheckStatus::Success, code, "nomad: http ok".into()),
             Ok((code, body)) if code < 400 => (CheckStatus::Success, code, body),
@@ -225,15 +222,30 @@ async fn http(plan: &CheckPlan, world: &World, target: &str) -> std::io::Result<
     }
     request.push_str("\r\n");
     request.push_str(&check.body);
-    let mut stream = world.net.connect(target).await?;
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = Vec::new();
-    (&mut stream).take(ANSWER_BYTES).read_to_end(&mut answer).await?;
+    let stream = world.net.connect(target).await?;
+    let answer = if check.protocol == "https" {
+        let name = if check.tls_server_name.is_empty() { &plan.address } else { &check.tls_server_name };
+        exchange(tls::connect(stream, name, check.tls_skip_verify).await?, &request).await?
+    } else {
+        exchange(stream, &request).await?
+    };
     let text = String::from_utf8_lossy(&answer);
     let status = text.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)).and_then(|code| code.parse().ok());
     let invalid = || std::io::Error::new(std::io::ErrorKind::InvalidData, "the answer is not HTTP");
     let body = text.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
     Ok((status.ok_or_else(invalid)?, cut(body)))
+}
+
+/// Sends a request and reads what is kept of the answer.
+async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> std::io::Result<Vec<u8>> {
+    stream.write_all(request.as_bytes()).await?;
+    stream.flush().await?;
+    let mut answer = Vec::new();
+    match stream.take(ANSWER_BYTES).read_to_end(&mut answer).await {
+        // Many servers close without the end of a secure connection; the answer itself says whether it is one.
+        Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => Err(error),
+        _ => Ok(answer),
+    }
 }
 
 /// A header cannot hold a line break.

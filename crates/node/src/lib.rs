@@ -29,6 +29,7 @@ mod serve;
 pub mod services;
 mod session;
 mod store;
+mod tls;
 pub mod updates;
 
 pub use config::{GcConfig, NodeConfig, NodeError, Tuning};

@@ -302,7 +302,7 @@ async fn artifacts_are_given_to_the_tasks_user_when_asked() {
 }
 
 /// A web server behind a certificate that nobody trusts.
-async fn secure() -> String {
+pub async fn secure() -> String {
     let certificate = include_bytes!("data/self-signed.cert.der").to_vec().into();
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(include_bytes!("data/self-signed.key.der").to_vec()).into();
     let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))

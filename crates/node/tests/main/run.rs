@@ -222,6 +222,60 @@ async fn services_come_and_go_with_their_task_and_checks_make_health() {
     node.shutdown().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn checks_over_https_want_a_certificate_that_is_trusted_unless_told_otherwise() {
+    let dir = Folder::new();
+    let server = Server::start(&World::real().unwrap()).await;
+    let node = node(dir.path(), &server.addr).await;
+    let (address, port) =
+        crate::files::secure().await.rsplit_once(':').map(|(a, p)| (a.to_string(), p.to_string())).unwrap();
+    let check = |name: &str, tls_skip_verify| Check {
+        name: name.into(),
+        kind: "http".into(),
+        protocol: "https".into(),
+        path: "/health".into(),
+        tls_skip_verify,
+        tls_server_name: "somewhere.example".into(),
+        interval: SECOND / 5,
+        timeout: 5 * SECOND,
+        ..Check::default()
+    };
+    let mut main = sh("main", None, "exec sleep 300");
+    main.services = vec![Service {
+        name: "web".into(),
+        provider: "nomad".into(),
+        port_label: port,
+        address,
+        checks: vec![check("anyone", true), check("trusted", false)].into(),
+        ..Service::default()
+    }]
+    .into();
+    let id = server.place(&job("secured", JobType::Service, vec![main]));
+    server.until_status(id, ClientStatus::Running).await;
+    let results = async {
+        loop {
+            let checks = server.json(herdsman_proto::NodeRequest::AllocChecks { alloc_id: id }).await;
+            let all: std::collections::BTreeMap<_, _> = checks
+                .as_object()
+                .unwrap()
+                .values()
+                .map(|r| (r["Check"].as_str().unwrap().to_string(), r.clone()))
+                .collect();
+            if all.len() == 2 && all.values().all(|r| r["Status"] != "pending") {
+                return all;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let results = tokio::time::timeout(std::time::Duration::from_secs(60), results).await.unwrap();
+    assert_eq!(results["anyone"]["Status"], "success", "{results:?}");
+    assert_eq!(results["trusted"]["Status"], "failure", "{results:?}");
+    assert!(results["trusted"]["Output"].as_str().unwrap().contains("certificate"), "{results:?}");
+    server.stop(id);
+    server.until_status(id, ClientStatus::Complete).await;
+    node.shutdown().await;
+}
+
 /// Collection keeps every state and event, and waits for poststop.
 #[tokio::test(flavor = "multi_thread")]
 async fn nomad_17971_collection_loses_no_state() {

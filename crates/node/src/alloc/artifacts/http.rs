@@ -1,6 +1,7 @@
 //! Downloads over HTTP.
 
-use super::{Cancel, FetchError, tls};
+use super::{Cancel, FetchError};
+use crate::tls;
 use base64::Engine;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Bytes, Incoming};
@@ -8,7 +9,7 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, LOCATION, USER
 use hyper::{Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -86,7 +87,15 @@ impl Client {
         let request = self.request(uri, own)?;
         let connect = async {
             let stream = TcpStream::connect((host.as_str(), port)).await?;
-            if secure { tls::send(stream, &host, self.insecure, request).await } else { send(stream, request).await }
+            if secure {
+                let stream = tls::connect(stream, &host, self.insecure).await.map_err(|e| match e.kind() {
+                    io::ErrorKind::InvalidInput => FetchError::lasting(e.to_string()),
+                    _ => e.into(),
+                })?;
+                send(stream, request).await
+            } else {
+                send(stream, request).await
+            }
         };
         let answer = tokio::time::timeout(IDLE, connect).await;
         answer.unwrap_or_else(|_| Err(FetchError::passing(format!("{host}:{port} does not answer"))))

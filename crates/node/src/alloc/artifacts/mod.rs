@@ -8,7 +8,6 @@ mod address;
 mod checksum;
 mod git;
 mod http;
-mod tls;
 mod unpack;
 
 use super::dir::AllocDir;

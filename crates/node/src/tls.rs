@@ -1,31 +1,29 @@
-//! HTTPS, with the certificates that the host trusts.
+//! Connections that are made secure, with the certificates that the host trusts.
 
-use super::{FetchError, http};
-use http_body_util::Empty;
-use hyper::body::{Bytes, Incoming};
-use hyper::{Request, Response};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use std::io;
 use std::sync::{Arc, OnceLock};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 static TRUSTING: OnceLock<Arc<RootCertStore>> = OnceLock::new();
 
-/// Sends a request over a connection that is made secure first.
-pub async fn send(
-    stream: TcpStream,
-    host: &str,
-    insecure: bool,
-    request: Request<Empty<Bytes>>,
-) -> Result<Response<Incoming>, FetchError> {
-    let name =
-        ServerName::try_from(host.to_string()).map_err(|e| FetchError::lasting(format!("host {host:?}: {e}")))?;
-    let config = config(insecure).map_err(|e| FetchError::passing(format!("TLS: {e}")))?;
-    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
-    http::send(stream, request).await
+/// Makes a connection secure; `insecure` takes every certificate.
+///
+/// # Errors
+/// The name is none (of kind `InvalidInput`), or the other side is not trusted or does not answer.
+pub async fn connect<S>(stream: S, name: &str, insecure: bool) -> io::Result<TlsStream<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let invalid = |e| io::Error::new(io::ErrorKind::InvalidInput, format!("host {name:?}: {e}"));
+    let name = ServerName::try_from(name.to_string()).map_err(invalid)?;
+    let config = config(insecure).map_err(|e| io::Error::other(format!("TLS: {e}")))?;
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
 fn config(insecure: bool) -> Result<ClientConfig, rustls::Error> {
@@ -50,7 +48,7 @@ fn roots() -> RootCertStore {
     store
 }
 
-/// Takes every certificate, as the artifact's `insecure` asks; signatures of the handshake still count.
+/// Takes every certificate, as `insecure` asks; signatures of the handshake still count.
 #[derive(Debug)]
 struct Unchecked(Arc<CryptoProvider>);
 
