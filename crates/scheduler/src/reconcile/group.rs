@@ -129,7 +129,18 @@ impl Reconciler<'_> {
         let updating = !destructive.is_empty() || in_place_count > 0;
         self.deploy_group(job, group, &part, had_version, updating);
         self.results.desired.insert(group.name.clone(), counts);
-        pending == 0 && !wants_canaries && sets.reschedule_now.is_empty()
+        let held_back = sets.untainted.iter().any(|alloc| self.held_back(group, alloc));
+        pending == 0 && !wants_canaries && sets.reschedule_now.is_empty() && !held_back
+    }
+
+    /// Whether an allocation failed that the deployment has yet to let be replaced. Ending the deployment before that would
+    /// leave its place empty, because nothing looks at it again.
+    fn held_back(&self, group: &TaskGroup, alloc: &Allocation) -> bool {
+        let failed = alloc.work_failed() && alloc.next_allocation.is_none() && !alloc.server_terminal();
+        failed
+            && self.deploying(alloc)
+            && !alloc.desired_transition.should_reschedule()
+            && group.reschedule_policy.as_ref().is_some_and(|policy| reschedule_allowed(alloc, policy))
     }
 
     /// Stops canaries of old and failed deployments; returns those of the current one that go on.

@@ -171,11 +171,13 @@ fn judge(snapshot: &Snapshot, deployment: &Deployment, seen: &mut Seen, now: i64
     }
     let mut replace = Vec::new();
     for alloc in snapshot.allocs_by_deployment(deployment.id) {
-        if alloc.healthy() != Some(false) || alloc.next_allocation.is_some() {
+        // One that was healthy and failed later says nothing of the version, but has to be replaced too.
+        let unhealthy = alloc.healthy() == Some(false);
+        if !(unhealthy || alloc.work_failed()) || alloc.next_allocation.is_some() {
             continue;
         }
         let Some(group) = deployment.task_groups.get(&*alloc.task_group) else { continue };
-        if group.progress_deadline == 0 {
+        if unhealthy && group.progress_deadline == 0 {
             return Verdict::Fail(UNHEALTHY);
         }
         if seen.rescheduled.contains(&alloc.id) || alloc.server_terminal() {
@@ -183,10 +185,11 @@ fn judge(snapshot: &Snapshot, deployment: &Deployment, seen: &mut Seen, now: i64
         }
         let job = snapshot.alloc_job(alloc);
         let policy = job.and_then(|job| job.group(&alloc.task_group)).and_then(|g| g.reschedule_policy.as_ref());
-        if !reschedule_eligible(policy, alloc, now) {
-            return Verdict::Fail(UNHEALTHY);
+        match reschedule_eligible(policy, alloc, now) {
+            true => replace.push(alloc.id),
+            false if unhealthy => return Verdict::Fail(UNHEALTHY),
+            false => {}
         }
-        replace.push(alloc.id);
     }
     let late = deployment
         .task_groups
