@@ -1,32 +1,8 @@
 //! Requests to nodes over channels that they dial.
 
-use crate::fake::{Cluster, Script, dial};
-use futures::{SinkExt, StreamExt};
+use crate::fake::{Cluster, Script};
 use herdsman_model::NodeId;
-use herdsman_proto::{BulkEnd, BulkError, BulkFrame, BulkHello, BulkMessage, NodeRequest, Purpose};
-use herdsman_world::World;
-use prost::Message;
-use std::net::SocketAddr;
-
-/// What the fake node answers: its statistics in two parts, an error for the rest.
-pub async fn serve(world: World, addr: SocketAddr, token: Vec<u8>) {
-    let mut frames = dial(&world, addr, Purpose::NodeBulk).await;
-    frames.send(bytes::Bytes::from(BulkHello { token }.encode_to_vec())).await.unwrap();
-    let frame = BulkFrame::decode(frames.next().await.unwrap().unwrap()).unwrap();
-    let Some(BulkMessage::Request(json)) = frame.message else { panic!("no request") };
-    let answers = match serde_json::from_slice(&json).unwrap() {
-        NodeRequest::NodeStats => vec![
-            BulkMessage::Data(b"{\"CPU\":".to_vec()),
-            BulkMessage::Data(b"7}".to_vec()),
-            BulkMessage::End(BulkEnd {}),
-        ],
-        _ => vec![BulkMessage::Error(BulkError { code: 404, message: "Unknown allocation".into() })],
-    };
-    for message in answers {
-        let frame = BulkFrame { message: Some(message) };
-        frames.send(bytes::Bytes::from(frame.encode_to_vec())).await.unwrap();
-    }
-}
+use herdsman_proto::NodeRequest;
 
 #[tokio::test(start_paused = true)]
 async fn a_node_answers_over_a_channel_it_dials() {

@@ -140,8 +140,9 @@ async fn the_same_seed_gives_the_same_trace() {
 
 #[tokio::test(start_paused = true)]
 async fn nomad_15483_and_15144_a_reconnected_node_gets_its_allocations_back_as_they_are() {
-    use crate::fake::{dial, hear, hello, node_row, say};
+    use crate::fake::{hear, hello, node_row, say};
     use herdsman_proto::*;
+    use herdsman_sim::session::dial;
     let cluster = Cluster::start(1).await;
     let node = cluster.node(1, Script::Runs).await;
     let web = job("web", "service", 2);
@@ -165,7 +166,7 @@ async fn nomad_15483_and_15144_a_reconnected_node_gets_its_allocations_back_as_t
     let key = JobKey::new("default", "web");
     let allocs: Vec<_> = cluster.server.snapshot().allocs_by_job(&key).cloned().collect();
     let world = cluster.sim.world("10.0.1.1".parse().unwrap());
-    let mut frames = dial(&world, cluster.server.rpc_addr(), Purpose::NodeControl).await;
+    let mut frames = dial(&world, cluster.server.rpc_addr(), Purpose::NodeControl).await.unwrap();
     let known =
         allocs.iter().map(|a| KnownAlloc { id: a.id.0.to_vec(), alloc_modify_index: a.alloc_modify_index }).collect();
     say(&mut frames, NodeMessage::Hello(hello(&node_row(1), known))).await;

@@ -256,13 +256,14 @@ async fn nomad_27367_an_evaluation_of_a_purged_job_makes_no_follow_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_with_another_secret_or_version_is_refused() {
-    use crate::fake::{dial, hear, hello, say};
+    use crate::fake::{hear, hello, say};
     use herdsman_proto::*;
+    use herdsman_sim::session::dial;
     let cluster = Cluster::start(1).await;
     let _node = cluster.node(1, Script::Runs).await;
     let world = cluster.sim.world("10.0.1.9".parse().unwrap());
     let refuse = async |hello: Hello| {
-        let mut frames = dial(&world, cluster.server.rpc_addr(), Purpose::NodeControl).await;
+        let mut frames = dial(&world, cluster.server.rpc_addr(), Purpose::NodeControl).await.unwrap();
         say(&mut frames, NodeMessage::Hello(hello)).await;
         match hear(&mut frames).await {
             Some(ServerMessage::Refused(refused)) => refused,
