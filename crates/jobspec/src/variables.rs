@@ -1,6 +1,6 @@
 //! `variable`, `variables` and `locals`: types, values from outside, defaults, validation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::content::{BlockItem, BlockShape, Reader, Shape};
@@ -11,6 +11,9 @@ use crate::hcl::{self, Expr, ExprKind, Ident, ObjectKey, Options, TraversalStep}
 
 /// Most variables and locals in one file.
 pub const MAX_VARIABLES: usize = 1_000;
+/// Most names of a cycle of locals in one message.
+const MAX_CYCLE_SHOWN: usize = 20;
+
 /// Rounds in which locals that refer to each other are resolved.
 const MAX_ROUNDS: usize = 100;
 
@@ -609,7 +612,8 @@ fn locals(evaluator: &mut Evaluator<'_>, source: &Arc<Source>, blocks: &[BlockIt
         }
     }
     let scope = outer.with("local", Value::object(known));
-    // What is left refers to itself or to something that is not there: evaluating it says which.
+    report_cycles(evaluator, source, &pending);
+    // What is left refers to something that is not there: evaluating it says to what.
     for expr in pending.values() {
         let _ = evaluator.evaluate(source, expr, &scope);
     }
@@ -617,6 +621,53 @@ fn locals(evaluator: &mut Evaluator<'_>, source: &Arc<Source>, blocks: &[BlockIt
         evaluator.unresolved("local", name);
     }
     scope
+}
+
+/// Names every chain of locals that comes back to itself; its members count as reported.
+fn report_cycles(evaluator: &mut Evaluator<'_>, source: &Arc<Source>, pending: &BTreeMap<String, Expr>) {
+    // Only one way leads out of each local: to the first one that has no value either.
+    let next: BTreeMap<&str, (&str, Span)> = pending
+        .iter()
+        .filter_map(|(name, expr)| {
+            let mut uses = Vec::new();
+            expr.used_locals(&mut uses);
+            let (used, span) = uses.into_iter().find(|(used, _)| pending.contains_key(used))?;
+            let (used, _) = pending.get_key_value(&used)?;
+            Some((name.as_str(), (used.as_str(), span)))
+        })
+        .collect();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    for start in next.keys() {
+        let mut walk: Vec<(&str, Span)> = Vec::new();
+        let mut at = *start;
+        // Each step adds a name to `seen`, so the walk ends.
+        while let Some((to, span)) = next.get(at).filter(|_| seen.insert(at)) {
+            walk.push((at, *span));
+            at = to;
+        }
+        let Some(first) = walk.iter().position(|(name, _)| *name == at) else { continue };
+        let cycle = walk.get(first..).unwrap_or_default();
+        for (name, _) in cycle {
+            evaluator.unresolved("local", name);
+        }
+        if let Some((_, span)) = cycle.first() {
+            let detail = cycle_text(&cycle.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+            let _: Result<(), Failed> = evaluator.fail(source, *span, "Circular reference", detail);
+        }
+    }
+}
+
+/// Says which locals make up a cycle, without more names than a reader takes in.
+fn cycle_text(names: &[&str]) -> String {
+    let shown = names.get(..MAX_CYCLE_SHOWN).unwrap_or(names);
+    let mut chain = shown.join(" -> ");
+    if names.len() > shown.len() {
+        chain.push_str(&format!(" -> ({} more)", names.len() - shown.len()));
+    }
+    if let Some(first) = names.first() {
+        chain.push_str(&format!(" -> {first}"));
+    }
+    format!("The locals refer to each other in a circle: {chain}. Give one of them a value that needs none of the others.")
 }
 
 impl Expr {
@@ -630,5 +681,16 @@ impl Expr {
         let mut found = false;
         self.each_child(&mut |child| found = found || child.uses_local(test));
         found
+    }
+
+    /// Adds every local the expression uses, in the order of the text, with its place.
+    fn used_locals(&self, uses: &mut Vec<(String, Span)>) {
+        if let Some(steps) = self.traversal()
+            && let [TraversalStep::Name("local"), TraversalStep::Name(name), ..] = steps.as_slice()
+        {
+            uses.push(((*name).to_string(), self.span));
+            return;
+        }
+        self.each_child(&mut |child| child.used_locals(uses));
     }
 }

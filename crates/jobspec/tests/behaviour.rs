@@ -276,6 +276,39 @@ fn a_fault_of_a_variable_is_reported_once() {
 }
 
 #[test]
+fn locals_in_a_circle_are_named_once() {
+    let text = "locals {\n  first = 1\n  b = \"x${local.c}\"\n  a = [local.first, upper(local.b)]\n  c = local.a\n  user = local.c\n  alone = local.alone\n}\njob \"x\" {\n  name = local.user\n}\n";
+    let messages = read(text).expect_err("two cycles");
+    let found: Vec<_> = messages
+        .iter()
+        .map(|m| (m.summary.as_str(), m.position().map(|p| (p.line, p.column)), m.detail.split(". ").next()))
+        .collect();
+    let circle = "The locals refer to each other in a circle: ";
+    let (three, one) = (format!("{circle}a -> b -> c -> a"), format!("{circle}alone -> alone"));
+    assert_eq!(
+        found,
+        [
+            ("Circular reference", Some((4, 27)), Some(three.as_str())),
+            ("Circular reference", Some((7, 11)), Some(one.as_str())),
+        ],
+        "{}",
+        messages.render()
+    );
+}
+
+#[test]
+fn a_cycle_of_many_locals_is_named_in_short() {
+    let mut text = String::from("locals {\n");
+    for n in 0..100 {
+        text.push_str(&format!("  l{n} = local.l{}\n", (n + 1) % 100));
+    }
+    text.push_str("}\njob \"x\" {}\n");
+    let messages = read(&text).expect_err("a cycle");
+    assert_eq!(messages.iter().count(), 1);
+    assert!(messages.iter().all(|m| m.detail.contains(" -> l19 -> (80 more) -> l0.")), "{}", messages.render());
+}
+
+#[test]
 fn a_misspelt_var_is_warned_about() {
     let parsed =
         read("job \"x\" {\n  meta {\n    a = \"${vra.x}\"\n    b = locals.y\n    c = attr.z\n    d = vars\n  }\n}\n")

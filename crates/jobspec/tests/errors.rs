@@ -6,7 +6,8 @@ use serde_json::Value;
 use crate::files;
 
 /// Files whose answer differs on purpose, and why.
-const EXCEPTIONS: &[(&str, &str)] = &[];
+const EXCEPTIONS: &[(&str, &str)] =
+    &[("local-cycle", "the peer says that an attribute is missing; the cycle is named here, at its first reference")];
 
 /// Line and column a recorded message names, if it names any.
 fn place(body: &str) -> Option<(usize, usize)> {

@@ -26,6 +26,9 @@ impl Host for Desk {
     }
 }
 
+/// Where the files of [`Cli`] lie.
+const DIRECTORY: &str = "/srv/jobs";
+
 struct Cli(BTreeMap<&'static str, &'static str>);
 
 impl Host for Cli {
@@ -61,7 +64,7 @@ impl Files for Cli {
     }
 
     fn absolute(&self, path: &str) -> Result<String, String> {
-        Ok(if path.starts_with('/') { path.to_owned() } else { format!("/work/{path}") })
+        Ok(if path.starts_with('/') { path.to_owned() } else { format!("{DIRECTORY}/{path}") })
     }
 
     fn home(&self) -> Option<String> {
@@ -133,4 +136,11 @@ fn recorded_calls_give_the_recorded_results() {
     }
     assert!(wrong.is_empty(), "{} of {count} differ\n{}", wrong.len(), wrong.join("\n"));
     assert!(count >= 490, "only {count} recorded calls");
+}
+
+#[test]
+fn paths_are_absolute_from_the_directory_of_the_host() {
+    let absolute = |path: &str| evaluate(&format!("abspath({path:?})"), false, true);
+    assert_eq!(absolute("sub/b.txt"), Ok(format!("\"{DIRECTORY}/sub/b.txt\"")));
+    assert_eq!(absolute("sub/../data.txt"), Ok(format!("\"{DIRECTORY}/data.txt\"")));
 }
