@@ -667,7 +667,9 @@ fn cycle_text(names: &[&str]) -> String {
     if let Some(first) = names.first() {
         chain.push_str(&format!(" -> {first}"));
     }
-    format!("The locals refer to each other in a circle: {chain}. Give one of them a value that needs none of the others.")
+    format!(
+        "The locals refer to each other in a circle: {chain}. Give one of them a value that needs none of the others."
+    )
 }
 
 impl Expr {

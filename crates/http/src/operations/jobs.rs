@@ -1,6 +1,6 @@
 //! Operations on jobs: parse, validate, plan, register, stop, and what changes a registered one.
 
-use super::{body, optional_body, respell, with_meta};
+use super::{body, optional_body, respell, typed, with_meta};
 use crate::answer::Answer;
 use crate::error::HttpError;
 use crate::pipeline::Call;
@@ -60,12 +60,26 @@ fn text_of<'a>(job: &'a Value, key: &str) -> &'a str {
     found.and_then(|(_, v)| v.as_str()).unwrap_or_default()
 }
 
+/// What is read from a job before the job itself is read must be text; the rest is looked at by [`normalize`], which is
+/// also where the words for a wrong type are.
+fn check_text(job: &Value, key: &str) -> Result<(), HttpError> {
+    let fields = job.as_object().into_iter().flatten();
+    let wrong = fields.filter(|(k, v)| k.eq_ignore_ascii_case(key) && !v.is_string() && !v.is_null());
+    for (_, value) in wrong {
+        normalize(json!({key: value})).map_err(|e| HttpError::bad_request(e.to_string()))?;
+    }
+    Ok(())
+}
+
 /// A body with a job, and the job; its region must be one that can be reached.
 fn job_body(call: &Call) -> Result<(JobBody, Value), HttpError> {
     let mut wanted: JobBody = body(call, &JOB_KEYS)?;
     let job = wanted.job.take().ok_or_else(|| HttpError::bad_request("Job must be specified"))?;
     if !job.is_object() {
         return Err(HttpError::bad_request("json: Job must be an object"));
+    }
+    for key in ["ID", "Region", "Namespace"] {
+        check_text(&job, key)?;
     }
     let own = &call.api.agent().facts().region;
     let asked = [wanted.region.as_str(), call.request.params.text("region"), text_of(&job, "Region")];
@@ -137,8 +151,7 @@ async fn put(call: Call, path: Option<String>) -> Result<Answer, HttpError> {
 fn submission_of(value: Option<Value>) -> Result<Option<JobSubmission>, HttpError> {
     let Some(mut value) = value else { return Ok(None) };
     respell(&mut value, &["Source", "Format", "VariableFlags", "Variables"]);
-    let read = serde_json::from_value(value);
-    read.map(Some).map_err(|e| HttpError::bad_request(format!("json: Submission: {e}")))
+    typed(value, "Submission").map(Some)
 }
 
 /// `POST /v1/job/:id/plan`
