@@ -126,7 +126,7 @@ impl Agent {
                 "       Advertise Addrs: HTTP: {}; RPC: {}",
                 self.listening.advertise_http, self.listening.advertise_rpc
             ),
-            format!("            Bind Addrs: HTTP: {:?}; RPC: {:?}", self.listening.http, self.listening.rpc),
+            format!("            Bind Addrs: {}", self.listening.bound()),
             format!("                Client: {}", on(self.node.is_some())),
             format!("             Log Level: {}", self.settings.log.level),
             format!("               Node Id: {}", self.node.as_ref().map(|n| n.id().to_string()).unwrap_or_default()),
