@@ -2,6 +2,7 @@
 
 mod bench;
 mod conformance;
+mod fuzz;
 mod setup;
 mod suites;
 mod sys;
@@ -28,6 +29,11 @@ const COMMANDS: &[Command] = &[
         name: "bench",
         about: "measures the numbers of SPECIFICATION.md; --check fails beyond 3x",
         run: bench::run,
+    },
+    Command {
+        name: "fuzz",
+        about: "[TARGET|all] [--seconds N] [--seed S] [--replay FILE]: mutated texts through the readers",
+        run: fuzz::run,
     },
     Command {
         name: "tidy",

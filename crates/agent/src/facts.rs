@@ -75,6 +75,15 @@ pub struct Listening {
     pub advertise_rpc: String,
 }
 
+impl Listening {
+    /// Where the agent listens, as people write addresses.
+    pub fn bound(&self) -> String {
+        let http: Vec<String> = self.http.iter().map(SocketAddr::to_string).collect();
+        let rpc = self.rpc.map(|rpc| format!("; RPC: {rpc}")).unwrap_or_default();
+        format!("HTTP: [{}]{rpc}", http.join(", "))
+    }
+}
+
 impl Facts {
     /// The facts of an agent that listens on these addresses.
     pub fn new(
@@ -296,5 +305,18 @@ mod tests {
         assert_eq!(with_port("::1", 4647), "[::1]:4647");
         assert_eq!(with_port("[::1]:5", 4647), "[::1]:5");
         assert_eq!(with_port("a.example", 4647), "a.example:4647");
+    }
+
+    #[test]
+    fn addresses_are_written_plainly() {
+        let mut listening = Listening {
+            http: vec!["127.0.0.1:4646".parse().unwrap(), "[::1]:4646".parse().unwrap()],
+            rpc: Some("127.0.0.1:4647".parse().unwrap()),
+            advertise_http: String::new(),
+            advertise_rpc: String::new(),
+        };
+        assert_eq!(listening.bound(), "HTTP: [127.0.0.1:4646, [::1]:4646]; RPC: 127.0.0.1:4647");
+        listening.rpc = None;
+        assert_eq!(listening.bound(), "HTTP: [127.0.0.1:4646, [::1]:4646]");
     }
 }

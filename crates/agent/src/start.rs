@@ -126,7 +126,6 @@ impl Agent {
     /// What the agent says when it has started.
     pub fn banner(&self) -> Vec<String> {
         let on = |is: bool| if is { "true" } else { "false" };
-        let list = |all: &[SocketAddr]| all.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ");
         vec![
             "==> Herdsman agent configuration:".to_string(),
             String::new(),
@@ -134,11 +133,7 @@ impl Agent {
                 "       Advertise Addrs: HTTP: {}; RPC: {}",
                 self.listening.advertise_http, self.listening.advertise_rpc
             ),
-            format!(
-                "            Bind Addrs: HTTP: {}; RPC: {}",
-                list(&self.listening.http),
-                list(self.listening.rpc.as_slice())
-            ),
+            format!("            Bind Addrs: {}", self.listening.bound()),
             format!("                Client: {}", on(self.node.is_some())),
             format!("             Log Level: {}", self.settings.log.level),
             format!("               Node Id: {}", self.node.as_ref().map(|n| n.id().to_string()).unwrap_or_default()),

@@ -187,9 +187,20 @@ pub fn looks_like_job(text: &str) -> bool {
         let job = value.get("Job").or_else(|| value.get("job")).unwrap_or(&value);
         return value.get("job").is_some() || job.get("TaskGroups").is_some() || job.get("taskgroups").is_some();
     }
-    text.lines().map(str::trim_start).any(|line| {
-        line.strip_prefix("job").is_some_and(|rest| rest.trim_start().starts_with('"') && rest.contains('{'))
-    })
+    text.lines().any(opens_job)
+}
+
+/// Whether a line opens a job block; its name may stand without quotes.
+fn opens_job(line: &str) -> bool {
+    let Some(rest) = line.trim_start().strip_prefix("job") else { return false };
+    let name = rest.trim_start();
+    let quoted = name.starts_with('"') && name.contains('{');
+    let bare = name.len() < rest.len()
+        && name.split_once('{').is_some_and(|(name, _)| {
+            let name = name.trim_end();
+            !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'))
+        });
+    quoted || bare
 }
 
 /// Checks a job file as an agent would, without one: reading, validation, and what is not acted on, each with its line.
@@ -341,5 +352,22 @@ impl Files for LocalHost {
 
     fn home(&self) -> Option<String> {
         std::env::var("HOME").ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::looks_like_job;
+
+    #[test]
+    fn a_job_is_told_from_configuration() {
+        for job in
+            ["job \"a\" {\n}\n", "job a-b {\n}\n", "  job\t\"a\"{", "{\"job\": {}}", "{\"Job\": {\"TaskGroups\": []}}"]
+        {
+            assert!(looks_like_job(job), "{job}");
+        }
+        for other in ["jobs {\n}\n", "job = {\n}\n", "job {\n}\n", "server {\n}\n", "job_gc_interval = \"{\"\n", "{}"] {
+            assert!(!looks_like_job(other), "{other}");
+        }
     }
 }

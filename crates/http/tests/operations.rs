@@ -45,6 +45,35 @@ async fn jobs_live_from_register_to_purge() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_type_in_a_body_is_named_by_its_path() {
+    let cluster = Cluster::start().await;
+    let refused = async |path: &str, body: Value| {
+        let answer = cluster.put(path, body).await;
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        answer.text()
+    };
+    let job =
+        |field: &str| format!("json: cannot unmarshal number into Go struct field Job.Job.{field} of type string");
+    assert_eq!(refused("/v1/jobs", json!({"Job": {"ID": 5}})).await, job("ID"));
+    assert_eq!(refused("/v1/jobs", json!({"Job": {"id": 5}})).await, job("ID"));
+    assert_eq!(refused("/v1/jobs", json!({"Job": {"ID": "a", "Namespace": 5}})).await, job("Namespace"));
+    assert_eq!(refused("/v1/job/a/plan", json!({"Job": {"ID": "a", "Region": 5}})).await, job("Region"));
+    assert_eq!(refused("/v1/jobs", json!({"Job": {"ID": null}})).await, "Job ID hasn't been provided");
+    assert_eq!(
+        refused("/v1/jobs", json!({"Job": {"ID": "a"}, "Submission": {"Source": 5}})).await,
+        "json: Submission.Source: invalid type: integer `5`, expected a string"
+    );
+    assert_eq!(
+        refused("/v1/jobs", json!({"Job": {"ID": "a"}, "JobModifyIndex": "x"})).await,
+        "json: JobModifyIndex: invalid type: string \"x\", expected u64"
+    );
+    assert_eq!(
+        refused("/v1/namespace", json!({"Name": "a", "Meta": {"k": 1}})).await,
+        "json: Meta.k: invalid type: integer `1`, expected a string"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn keys_may_be_spelled_in_any_case() {
     let cluster = Cluster::start().await;
     let body = json!({"job": {"id": "low", "name": "low", "type": "batch", "datacenters": ["dc1"], "taskgroups": [

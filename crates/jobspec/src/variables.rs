@@ -12,6 +12,8 @@ use crate::hcl::{self, Expr, ExprKind, Ident, ObjectKey, Options, TraversalStep}
 
 /// Most variables and locals in one file.
 pub const MAX_VARIABLES: usize = 1_000;
+/// Most names of a circle of locals in one message.
+const MAX_CIRCLE_SHOWN: usize = 20;
 /// Rounds in which locals that refer to each other are resolved.
 const MAX_ROUNDS: usize = 100;
 
@@ -617,7 +619,10 @@ fn locals(evaluator: &mut Evaluator<'_>, source: &Arc<Source>, blocks: &[BlockIt
         let Some((expr, first)) = circle.last().and_then(|name| pending.get(*name)).zip(circle.first()) else {
             continue;
         };
-        let way = circle.iter().chain([first]).map(|name| format!("local.{name}")).collect::<Vec<_>>().join(" -> ");
+        let left_out = circle.len().saturating_sub(MAX_CIRCLE_SHOWN);
+        let shown = circle.iter().take(MAX_CIRCLE_SHOWN).map(|name| format!("local.{name}"));
+        let more = (left_out > 0).then(|| format!("({left_out} more)"));
+        let way = shown.chain(more).chain([format!("local.{first}")]).collect::<Vec<_>>().join(" -> ");
         // The peer's message where the circle closes, and what it means.
         let told = evaluator.diagnostics.len();
         let _ = evaluator.evaluate(source, expr, &scope);

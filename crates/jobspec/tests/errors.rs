@@ -87,3 +87,13 @@ fn circular_locals_are_told_once_with_their_way() {
         ]
     );
 }
+
+#[test]
+fn a_circle_of_many_locals_is_named_in_short() {
+    let locals: String = (0..25).map(|n| format!("  l{n:02} = local.l{:02}\n", (n + 1) % 25)).collect();
+    let text = format!("locals {{\n{locals}}}\njob \"j\" {{\n}}\n");
+    let Err(messages) = parse("input.hcl", &text, &Inputs::default(), &NoHost) else { panic!("accepted") };
+    let details: Vec<_> = messages.iter().map(|d| d.detail.as_str()).collect();
+    assert_eq!(details.len(), 1, "{details:?}");
+    assert!(details[0].contains(" -> local.l19 -> (5 more) -> local.l00. Give one"), "{details:?}");
+}

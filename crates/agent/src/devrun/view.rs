@@ -130,7 +130,7 @@ impl<'a> View<'a> {
                 _ => Colour::Grey,
             };
             let word = self.terminal.paint(colour, status);
-            self.line(&format!("allocation {short} on this node: {word} ({description})"));
+            self.line(&standing(&short, &word, description));
         }
     }
 
@@ -226,9 +226,27 @@ impl<'a> View<'a> {
     }
 }
 
+/// How an allocation stands; one that no node has looked at yet has no description.
+fn standing(short: &str, word: &str, description: &str) -> String {
+    let why = if description.is_empty() { String::new() } else { format!(" ({description})") };
+    format!("allocation {short} on this node: {word}{why}")
+}
+
 impl TaskSeen {
     /// It has run at some time.
     fn started(&self) -> bool {
         matches!(self.state.as_str(), "running" | "dead" | "restarting") && self.events > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::standing;
+
+    #[test]
+    fn an_allocation_without_a_description_has_no_brackets() {
+        assert_eq!(standing("1a2b", "pending", ""), "allocation 1a2b on this node: pending");
+        let told = "allocation 1a2b on this node: running (Tasks are running)";
+        assert_eq!(standing("1a2b", "running", "Tasks are running"), told);
     }
 }

@@ -185,8 +185,7 @@ pub async fn apply_metadata(call: Call) -> Result<Answer, HttpError> {
     };
     let meta: BTreeMap<String, Option<String>> = match field("Meta") {
         None | Some(Value::Null) => return Err(HttpError::bad_request("missing required Meta object")),
-        Some(meta) => serde_json::from_value(meta)
-            .map_err(|e| HttpError::bad_request(format!("Meta must be an object of texts and nulls: {e}")))?,
+        Some(meta) => super::typed(meta, "Meta")?,
     };
     let in_body = field("NodeID").and_then(|v| v.as_str().map(str::to_string)).unwrap_or_default();
     let named = match call.request.params.text("node_id") {

@@ -1,6 +1,6 @@
 //! Operations on jobs: parse, validate, plan, register, stop, and what changes a registered one.
 
-use super::{body, optional_body, respell, with_meta};
+use super::{body, optional_body, respell, typed, with_meta};
 use crate::answer::Answer;
 use crate::error::HttpError;
 use crate::pipeline::Call;
@@ -148,8 +148,7 @@ async fn put(call: Call, path: Option<String>) -> Result<Answer, HttpError> {
 fn submission_of(value: Option<Value>) -> Result<Option<JobSubmission>, HttpError> {
     let Some(mut value) = value else { return Ok(None) };
     respell(&mut value, &["Source", "Format", "VariableFlags", "Variables"]);
-    let read = serde_json::from_value(value);
-    read.map(Some).map_err(|e| HttpError::bad_request(format!("json: Submission: {e}")))
+    typed(value, "Submission").map(Some)
 }
 
 /// `POST /v1/job/:id/plan`

@@ -43,7 +43,21 @@ pub fn optional_body<T: DeserializeOwned>(call: &Call, keys: &[&str]) -> Result<
 
 fn from_value<T: DeserializeOwned>(mut value: Value, keys: &[&str]) -> Result<T, HttpError> {
     respell(&mut value, keys);
-    serde_json::from_value(value).map_err(|e| HttpError::bad_request(format!("json: {e}")))
+    typed(value, "")
+}
+
+/// The value as the wanted type; `outer` is the field of the body that holds it, or empty for the body itself.
+///
+/// # Errors
+/// A field of a wrong type, or one that is missing: named by its path, with what was given and what is wanted.
+pub fn typed<T: DeserializeOwned>(value: Value, outer: &str) -> Result<T, HttpError> {
+    serde_path_to_error::deserialize(value).map_err(|e| {
+        let inner = e.path().to_string();
+        let steps = [outer, if inner == "." { "" } else { &inner }];
+        let path: Vec<&str> = steps.into_iter().filter(|s| !s.is_empty()).collect();
+        let place = if path.is_empty() { String::new() } else { format!("{}: ", path.join(".")) };
+        HttpError::bad_request(format!("json: {place}{}", e.inner()))
+    })
 }
 
 /// Gives the keys of an object the spelling of `keys`; nulls count as absent.
@@ -68,4 +82,36 @@ pub fn with_meta(mut value: Value, index: u64, known_leader: bool) -> Value {
         fields.insert("NextToken".to_string(), Value::from(""));
     }
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn refusal(value: Value, outer: &str) -> String {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(rename_all = "PascalCase")]
+        struct Row {
+            #[expect(dead_code)]
+            count: u32,
+        }
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(rename_all = "PascalCase")]
+        struct Body {
+            #[expect(dead_code)]
+            rows: Vec<Row>,
+        }
+        typed::<Body>(value, outer).unwrap_err().message
+    }
+
+    #[test]
+    fn a_wrong_type_is_named_by_its_path() {
+        let body = json!({"Rows": [{"Count": 1}, {"Count": "two"}]});
+        let text = "Rows[1].Count: invalid type: string \"two\", expected u32";
+        assert_eq!(refusal(body.clone(), ""), format!("json: {text}"));
+        assert_eq!(refusal(body, "Outer"), format!("json: Outer.{text}"));
+        assert_eq!(refusal(json!({}), ""), "json: missing field `Rows`");
+        assert_eq!(refusal(json!(5), "Outer"), "json: Outer: invalid type: integer `5`, expected struct Body");
+    }
 }

@@ -1,6 +1,6 @@
 //! Namespaces, node pools and registrations of services: things with names that users write.
 
-use super::respell;
+use super::{respell, typed};
 use crate::answer::Answer;
 use crate::error::HttpError;
 use crate::pipeline::Call;
@@ -49,8 +49,7 @@ async fn put_namespace(call: Call, path: Option<String>) -> Result<Answer, HttpE
     if let Some(capabilities) = value.get_mut("Capabilities") {
         respell(capabilities, &CAPABILITY_KEYS);
     }
-    let namespace: Namespace =
-        serde_json::from_value(value).map_err(|e| HttpError::bad_request(format!("json: {e}")))?;
+    let namespace: Namespace = typed(value, "")?;
     if path.is_some_and(|name| name != namespace.name) {
         return Err(HttpError::bad_request("Namespace name does not match request path"));
     }
@@ -101,7 +100,7 @@ async fn put_pool(call: Call, path: Option<String>) -> Result<Answer, HttpError>
         };
         fields.insert("NodeIdentityTTL".to_string(), Value::from(nanos));
     }
-    let pool: NodePool = serde_json::from_value(value).map_err(|e| HttpError::bad_request(format!("json: {e}")))?;
+    let pool: NodePool = typed(value, "")?;
     if path.is_some_and(|name| name != pool.name) {
         return Err(HttpError::bad_request("Node pool name does not match request path"));
     }

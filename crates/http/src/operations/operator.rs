@@ -167,8 +167,8 @@ pub async fn set_schedulers(call: Call) -> Result<Answer, HttpError> {
     } else if let Value::Object(fields) = &mut value {
         fields.insert("PreemptionConfig".to_string(), json!({"SystemSchedulerEnabled": false}));
     }
-    let mut config: SchedulerConfig = serde_json::from_value(value)
-        .map_err(|e| HttpError::bad_request(format!("Error parsing scheduler config: {e}")))?;
+    let mut config: SchedulerConfig = super::typed(value, "")
+        .map_err(|e| HttpError::bad_request(format!("Error parsing scheduler config: {}", e.message)))?;
     match config.scheduler_algorithm.as_str() {
         "binpack" | "spread" => {}
         "" => config.scheduler_algorithm = "binpack".to_string(),
