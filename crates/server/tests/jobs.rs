@@ -139,7 +139,7 @@ async fn the_same_seed_gives_the_same_trace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nomad_15483_and_15144_a_reconnected_node_gets_its_allocations_back_as_they_are() {
+async fn nomad_15483_15144_and_15808_a_reconnected_node_gets_its_allocations_back_as_they_are() {
     use crate::fake::{hear, hello, node_row, say};
     use herdsman_proto::*;
     use herdsman_sim::session::dial;

@@ -162,6 +162,26 @@ async fn nomad_17563_a_batch_job_cut_short_by_a_drain_runs_again_when_there_is_r
     cluster.until("it runs again", |s| count(s, "work", ClientStatus::Running) == 1).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn nomad_3210_a_drain_leaves_work_that_is_done_alone() {
+    let cluster = Cluster::start(1).await;
+    let node = cluster.node(1, Script::Completes).await;
+    let mut done = job("done", "batch", 2);
+    done["TaskGroups"][0]["Tasks"][0]["Leader"] = json!(true);
+    cluster.register(done).await;
+    let dead = |s: &herdsman_state::Snapshot| s.job("default", "done").is_some_and(|job| job.status == JobStatus::Dead);
+    cluster.until("it is done", dead).await;
+    let key = JobKey::new("default", "done");
+    let before: Vec<_> = cluster.server.snapshot().allocs_by_job(&key).cloned().collect();
+    let drain = DrainRequest { deadline: Some(-SECOND), ..DrainRequest::default() };
+    cluster.server.drain_node(node.id, drain).await.unwrap();
+    cluster.until("the drain is complete", |s| s.node(&node.id).unwrap().drain.is_none()).await;
+    cluster.world.clock.sleep(Duration::from_secs(60)).await;
+    let snapshot = cluster.server.snapshot();
+    assert!(dead(&snapshot), "{:?}", snapshot.job("default", "done").unwrap().status);
+    assert_eq!(snapshot.allocs_by_job(&key).cloned().collect::<Vec<_>>(), before);
+}
+
 fn periodic(prohibit: bool) -> Value {
     let mut nightly = job("nightly", "batch", 1);
     nightly["Periodic"] = json!({

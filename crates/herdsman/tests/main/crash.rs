@@ -1,7 +1,7 @@
 //! `kill -9` of the agent at random moments, with running tasks: same processes, no event lost, nothing run twice.
 
 use crate::folder::Folder;
-use crate::support::{Agent, eventually, write_config, write_job};
+use crate::support::{Agent, eventually, task, write_config, write_job};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -120,4 +120,45 @@ job "long" {{
     assert_eq!(processes(&mark), before);
     assert!(agent.command(&["job", "stop", "-detach", "-purge", "long"]).status.success());
     eventually("the end of all processes", || processes(&mark).is_empty().then_some(()));
+}
+
+/// Many jobs are stopped at once while the agent is killed in the middle: nothing of them runs in the end.
+#[test]
+fn nomad_2016_stopped_jobs_are_gone_although_the_agent_was_killed_meanwhile() {
+    const JOBS: usize = 20;
+    let folder = Folder::new();
+    let (config, http) = write_config(folder.path());
+    let mut agent = Agent::start(&config, http);
+    agent.wait_ready();
+    let mark = format!("stopped-{}-", std::process::id());
+    for n in 0..JOBS {
+        let main = task("main", "", "/bin/sh", &["-c", "sleep 3600", "sh", &format!("{mark}{n}")]);
+        let text = format!("job \"stopped-{n}\" {{\n group \"g\" {{\n{main}}}\n}}\n");
+        let file = write_job(folder.path(), &format!("stopped-{n}"), &text);
+        assert!(agent.command(&["job", "run", "-detach", &file]).status.success());
+    }
+    let running = || {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        all.filter(|e| {
+            let line = std::fs::read(e.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(&mark)
+        })
+        .count()
+    };
+    eventually("all run", || (running() >= JOBS).then_some(()));
+    for n in 0..JOBS {
+        assert!(agent.command(&["job", "stop", "-detach", &format!("stopped-{n}")]).status.success());
+        if n == JOBS / 2 {
+            agent.kill();
+            agent = Agent::start(&config, http);
+            agent.wait_ready();
+        }
+    }
+    eventually("nothing runs", || (running() == 0).then_some(()));
+    eventually("all are told complete", || {
+        let all = agent.get("/v1/allocations");
+        let all = all.as_array()?;
+        (all.len() == JOBS && all.iter().all(|a| a["ClientStatus"] == "complete")).then_some(())
+    });
+    agent.end(rustix::process::Signal::TERM);
 }

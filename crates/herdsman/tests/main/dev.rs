@@ -38,6 +38,19 @@ fn every_kind_of_lifecycle_task_runs_in_its_place() {
 }
 
 #[test]
+fn nomad_10569_a_file_of_variables_that_is_missing_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = write_job(folder.path(), "vars", "job \"vars\" {\n}\n");
+    for words in [&["job", "run"][..], &["job", "plan"], &["job", "validate"], &["run", "-dev"]] {
+        let file = "-var-file=does-not-exist.hcl";
+        let refused = herdsman(&[words, &[file, &job]].concat());
+        let (code, said) = (refused.status.code(), stderr(&refused));
+        assert!(matches!(code, Some(1 | 2 | 255)), "{words:?}: {code:?}");
+        assert!(said.contains("does-not-exist.hcl") && !said.contains("panicked"), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn a_failed_batch_job_still_cleans_up_and_exits_with_1() {
     let folder = tempfile::tempdir().unwrap();
     let job = write_job(

@@ -178,3 +178,31 @@ async fn signals_restarts_and_collection_on_request() {
     assert!(!dir.path().join(format!("alloc/{id}")).exists());
     node.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nomad_18232_files_and_logs_of_a_collected_allocation_are_not_found() {
+    let dir = Folder::new();
+    let server = Server::start(&World::real().unwrap()).await;
+    let node = node(dir.path(), &server.addr).await;
+    let id = server.place(&job("gone", JobType::Batch, vec![sh("main", None, "echo here")]));
+    server.until_status(id, ClientStatus::Complete).await;
+    let collected = async {
+        while server.ask(NodeRequest::AllocGc { alloc_id: id }).await.1.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), collected).await.unwrap();
+    let logs = NodeRequest::Logs {
+        alloc_id: id,
+        task: "main".into(),
+        kind: "stdout".into(),
+        origin: "start".into(),
+        offset: 0,
+        follow: false,
+    };
+    let list = NodeRequest::FsList { alloc_id: id, path: "/".into() };
+    for request in [logs, list] {
+        assert_eq!(server.ask(request).await.1, error(404, &format!("Unknown allocation \"{id}\"")));
+    }
+    node.shutdown().await;
+}
