@@ -295,3 +295,28 @@ fn a_cluster_of_several_servers_is_refused() {
         "{said}"
     );
 }
+
+/// A job is stopped and run again while its task takes its time to end: the new one waits for the port of the old one.
+#[test]
+fn nomad_10440_a_job_that_is_run_again_waits_for_its_static_port() {
+    let folder = Folder::new();
+    let (config, http) = write_config(folder.path());
+    let agent = Agent::start(&config, http);
+    agent.wait_ready();
+    let (told, [port]) = (folder.path().join("told"), crate::support::free_ports());
+    let script = format!(
+        "echo start >> {0}; trap 'sleep 2; echo end >> {0}; exit 0' INT; while :; do sleep 0.1; done",
+        told.display()
+    );
+    let network = format!("network {{\n port \"web\" {{\n static = {port}\n}}\n}}\n");
+    let main = task("main", "", "/bin/sh", &["-c", &script]);
+    let job = write_job(folder.path(), "again", &format!("job \"again\" {{\n group \"g\" {{\n{network}{main}}}\n}}\n"));
+    assert!(agent.command(&["job", "run", "-detach", &job]).status.success());
+    let lines = || std::fs::read_to_string(&told).unwrap_or_default();
+    eventually("it runs", || lines().starts_with("start\n").then_some(()));
+    assert!(agent.command(&["job", "stop", "-detach", "again"]).status.success());
+    assert!(agent.command(&["job", "run", "-detach", &job]).status.success());
+    eventually("it runs again", || (lines().matches("start").count() == 2).then_some(()));
+    assert_eq!(lines(), "start\nend\nstart\n");
+    agent.end(Signal::TERM);
+}
