@@ -320,3 +320,46 @@ fn nomad_10440_a_job_that_is_run_again_waits_for_its_static_port() {
     assert_eq!(lines(), "start\nend\nstart\n");
     agent.end(Signal::TERM);
 }
+
+#[test]
+fn nomad_17815_a_silent_tasks_log_is_followed_to_its_end() {
+    let folder = Folder::new();
+    let (config, http) = write_config(folder.path());
+    let agent = Agent::start(&config, http);
+    agent.wait_ready();
+    let main = task("main", "", "/bin/sleep", &["1"]);
+    let job = write_job(
+        folder.path(),
+        "silent",
+        &format!("job \"silent\" {{\n type = \"batch\"\n group \"g\" {{\n{main}}}\n}}\n"),
+    );
+    assert!(agent.command(&["job", "run", "-detach", &job]).status.success());
+    let alloc = eventually("it runs", || agent.allocs_in("silent", "running").pop());
+    let followed = agent.command(&["alloc", "logs", "-f", "-stderr", alloc["ID"].as_str().unwrap()]);
+    assert_eq!((followed.status.code(), stdout(&followed), stderr(&followed)), (Some(0), String::new(), String::new()));
+    agent.end(Signal::TERM);
+}
+
+#[test]
+fn nomad_14333_a_name_that_others_begin_with_is_meant_exactly() {
+    let folder = Folder::new();
+    let (config, http) = write_config(folder.path());
+    let agent = Agent::start(&config, http);
+    agent.wait_ready();
+    for name in ["backup", "backup-db"] {
+        let main = task("main", "", "/bin/true", &[]);
+        let periodic = "periodic {\n crons = [\"0 0 1 1 *\"]\n}\n";
+        let text = format!("job \"{name}\" {{\n type = \"batch\"\n {periodic} group \"g\" {{\n{main}}}\n}}\n");
+        let file = write_job(folder.path(), name, &text);
+        assert!(agent.command(&["job", "run", &file]).status.success());
+    }
+    let forced = agent.command(&["job", "periodic", "force", "-detach", "backup"]);
+    assert_eq!(forced.status.code(), Some(0), "{}", stderr(&forced));
+    let launched = eventually("a launch", || {
+        let jobs = agent.get("/v1/jobs");
+        let names = jobs.as_array()?.iter().filter_map(|j| j["ID"].as_str()).map(str::to_string);
+        names.into_iter().find(|name| name.contains("/periodic-"))
+    });
+    assert!(launched.starts_with("backup/periodic-"), "{launched}");
+    agent.end(Signal::TERM);
+}

@@ -104,6 +104,14 @@ fn tar_gz(name: &str, body: &[u8]) -> Vec<u8> {
     builder.into_inner().unwrap().finish().unwrap()
 }
 
+fn tar(name: &str, body: &[u8]) -> Vec<u8> {
+    let mut packed = tar_gz(name, body);
+    let mut plain = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed[..]), &mut plain).unwrap();
+    packed.clear();
+    plain
+}
+
 fn zip(name: &str, body: &[u8]) -> Vec<u8> {
     let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     writer.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
@@ -160,6 +168,59 @@ async fn artifacts_of_every_form_are_there_before_the_task() {
     assert_eq!(read(dir.path(), id, "main/local/out"), "plainplainzippedqueryprivateran\n");
     assert_eq!(words(&end, "main"), ["Received", "TaskSetup", "DownloadingArtifacts", "Started", "Terminated"]);
     node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nomad_11481_and_27626_plain_archives_are_unpacked_and_files_keep_their_name() {
+    let dir = Folder::new();
+    let web = Web::files(
+        [("/a.tar".to_string(), tar("inside", b"packed")), ("/script".to_string(), b"echo hi".to_vec())].into(),
+    );
+    let server = Server::start(&World::real().unwrap()).await;
+    let node = node(dir.path(), &server.addr).await;
+    let mut main = sh("main", None, "exit 0");
+    main.artifacts = vec![
+        artifact(web.url("/a.tar"), "local/", "any"),
+        with_options(artifact(web.url("/a.tar"), "local/kept", "any"), &[("archive", "false")]),
+        artifact(web.url("/script"), "local/x.sh", "file"),
+    ]
+    .into();
+    let id = server.place(&job("archives", JobType::Batch, vec![main]));
+    server.until_status(id, ClientStatus::Complete).await;
+    assert_eq!(read(dir.path(), id, "main/local/inside"), "packed");
+    assert!(read(dir.path(), id, "main/local/kept/a.tar").contains("packed"));
+    assert_eq!(read(dir.path(), id, "main/local/x.sh"), "echo hi");
+    node.shutdown().await;
+}
+
+/// After a reboot the secrets of a task are no mount any more; they are one again before the task starts.
+#[tokio::test(flavor = "multi_thread")]
+async fn nomad_28345_secrets_are_in_memory_again_after_a_reboot() {
+    let dir = Folder::new();
+    let server = Server::start(&World::real().unwrap()).await;
+    let first = node(dir.path(), &server.addr).await;
+    let mut main = sh("main", None, "stat -f -c %T secrets >> $NOMAD_ALLOC_DIR/data/kinds; exec sleep 300");
+    main.restart_policy.attempts = 2;
+    let id = server.place(&job("kept", JobType::Service, vec![main]));
+    server.until_status(id, ClientStatus::Running).await;
+    let kinds = || std::fs::read_to_string(dir.path().join(format!("alloc/{id}/alloc/data/kinds"))).unwrap_or_default();
+    server.until("the first run", |_| (kinds().lines().count() == 1).then_some(())).await;
+    first.shutdown().await;
+    let secrets = dir.path().join(format!("alloc/{id}/main/secrets"));
+    rustix::mount::unmount(&secrets, rustix::mount::UnmountFlags::DETACH).unwrap();
+    let second = node(dir.path(), &server.addr).await;
+    // Other work tells when its session is open.
+    let other = server.place(&job("other", JobType::Batch, vec![sh("main", None, "exit 0")]));
+    server.until_status(other, ClientStatus::Complete).await;
+    let again = herdsman_proto::NodeRequest::Restart { alloc_id: id, task: "main".into(), all_tasks: false };
+    assert_eq!(server.ask(again).await.1, Ok(()));
+    server.until("the second run", |_| (kinds().lines().count() == 2).then_some(())).await;
+    assert_eq!(kinds(), "tmpfs\ntmpfs\n");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&secrets).unwrap().permissions());
+    assert_eq!(mode & 0o7777, 0o777);
+    server.stop(id);
+    server.until_status(id, ClientStatus::Complete).await;
+    second.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
