@@ -93,6 +93,36 @@ async fn canaries_wait_for_promotion_and_a_failed_deployment_reverts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nomad_14001_a_canary_that_was_replaced_is_promoted_all_the_same() {
+    let cluster = Cluster::start(1).await;
+    let good = cluster.node(1, Script::Runs).await;
+    let mut update = canary_update();
+    update["AutoPromote"] = json!(true);
+    let mut web = with_update(job("web", "service", 2), &update);
+    web["TaskGroups"][0]["ReschedulePolicy"] =
+        json!({"Unlimited": true, "Delay": 5 * SECOND, "DelayFunction": "constant", "MaxDelay": 10 * SECOND});
+    cluster.register(web.clone()).await;
+    cluster.until("first version stable", |s| s.job("default", "web").unwrap().stable).await;
+    // The canary comes to a node where it fails, its replacement to one where it does not.
+    cluster.server.set_eligibility(good.id, false).await.unwrap();
+    let bad = cluster.node(2, Script::Fails).await;
+    cluster.register(changed(web, "2")).await;
+    let failed = |s: &herdsman_state::Snapshot| {
+        s.allocs().any(|a| a.node_id == bad.id && a.client_status == ClientStatus::Failed)
+    };
+    cluster.until("the canary failed", failed).await;
+    cluster.server.set_eligibility(bad.id, false).await.unwrap();
+    cluster.server.set_eligibility(good.id, true).await.unwrap();
+    let promoted = |s: &herdsman_state::Snapshot| {
+        deployment(s, "web").is_some_and(|d| d.job_version == 1 && d.status == DeploymentState::Successful)
+    };
+    cluster.until("promoted and done", promoted).await;
+    let snapshot = cluster.server.snapshot();
+    assert!(deployment(&snapshot, "web").unwrap().task_groups["g"].promoted);
+    assert_eq!(count(&snapshot, "web", ClientStatus::Running), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nomad_6864_old_allocations_stay_while_the_new_ones_fail() {
     let cluster = Cluster::start(1).await;
     let good = cluster.node(1, Script::Runs).await;
