@@ -178,6 +178,42 @@ async fn a_drain_moves_allocations_and_ends() {
     assert_eq!(node.events.last().unwrap().message, "Node drain complete");
 }
 
+/// Allocations of a failed deployment are drained like others: moved where there is room, else stopped at the deadline.
+#[tokio::test(start_paused = true)]
+async fn a_drain_moves_allocations_of_a_failed_deployment() {
+    for room in [true, false] {
+        let cluster = Cluster::start(1).await;
+        let first = cluster.node(1, Script::Unproven).await;
+        let update = json!({
+            "MaxParallel": 1, "HealthCheck": "task_states", "MinHealthyTime": 0,
+            "HealthyDeadline": 600 * SECOND, "ProgressDeadline": 1200 * SECOND
+        });
+        let web = with_update(job("web", "service", 2), &update);
+        cluster.register(web.clone()).await;
+        cluster.until("both run", |s| count(s, "web", ClientStatus::Running) == 2).await;
+        let running = deployment(&cluster.server.snapshot(), "web").unwrap();
+        cluster.server.fail_deployment(running.id).await.unwrap();
+        let second = if room { Some(cluster.node(2, Script::Runs).await) } else { None };
+        let drain = DrainRequest { deadline: Some(60 * SECOND), ..DrainRequest::default() };
+        cluster.server.drain_node(first.id, drain).await.unwrap();
+        cluster.until("the drain is complete", |s| s.node(&first.id).unwrap().drain.is_none()).await;
+        cluster.world.clock.sleep(Duration::from_secs(5)).await;
+        let snapshot = cluster.server.snapshot();
+        let key = JobKey::new("default", "web");
+        let on = |node: NodeId| {
+            snapshot
+                .allocs_by_job(&key)
+                .filter(|a| a.node_id == node && a.client_status == ClientStatus::Running)
+                .count()
+        };
+        assert_eq!(on(first.id), 0, "room: {room}");
+        match second {
+            Some(second) => assert_eq!(on(second.id), 2),
+            None => assert!(snapshot.evals().any(|e| e.status == EvalStatus::Blocked), "what waits for room is shown"),
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn nomad_17563_a_batch_job_cut_short_by_a_drain_runs_again_when_there_is_room() {
     let cluster = Cluster::start(1).await;

@@ -30,6 +30,8 @@ const REDIAL: Duration = Duration::from_secs(1);
 pub enum Script {
     /// Runs until stopped, and is healthy at once.
     Runs,
+    /// Runs until stopped, and never says whether it is healthy.
+    Unproven,
     /// Runs, then completes.
     Completes,
     /// Runs, then fails.
@@ -291,7 +293,7 @@ impl Player {
                 match self.script {
                     Script::Completes => self.update(frames, id, ClientStatus::Complete).await,
                     Script::Fails => self.update(frames, id, ClientStatus::Failed).await,
-                    Script::Runs | Script::Silent => {}
+                    Script::Runs | Script::Unproven | Script::Silent => {}
                 }
             }
         }
