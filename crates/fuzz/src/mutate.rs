@@ -1,5 +1,7 @@
 //! New texts of old ones.
 
+use herdsman_world::{Rng, SeededRng};
+
 /// Bytes a mutated text may have; the limits of the readers lie below and above.
 const MAX_BYTES: usize = 200_000;
 
@@ -16,27 +18,19 @@ const SPECIAL: &[u8] = b"\0\n\r\t \"'\\{}[]()$%#/*=,:;.-+<>|&!?~^@0123456789eExX
 const NUMBERS: &[&str] =
     &["0", "-1", "9223372036854775807", "-9223372036854775808", "18446744073709551616", "1e400", "0.1e-400", "00"];
 
-/// A splitmix generator: small, and the same everywhere.
-pub struct Random(u64);
+/// What decides how texts are changed.
+pub struct Random(SeededRng);
 
 impl Random {
     /// The generator of this seed.
     pub fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Random(SeededRng::from_seed(seed))
     }
 
     /// A number below `limit`, or 0.
     fn below(&mut self, limit: usize) -> usize {
         let limit = u64::try_from(limit).unwrap_or(u64::MAX).max(1);
-        usize::try_from(self.next() % limit).unwrap_or(0)
+        usize::try_from(self.0.below(limit)).unwrap_or(0)
     }
 
     fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> Option<&'a T> {

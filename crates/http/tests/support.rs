@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use herdsman_http::{Agent, AgentFacts, Api, HttpError};
-use herdsman_model::{DriverInfo, Name, NetworkResource, Node, NodeAddress, NodeId, NodeNetwork};
+use herdsman_model::{DriverInfo, Name, NetworkResource, Node, NodeAddress, NodeId, NodeNetwork, SecretText};
 use herdsman_server::{Server, ServerConfig};
 use herdsman_state::{Body, UpsertNode};
 use herdsman_world::{RealClock, RealNet, SeededRng, SimDisk, World};
@@ -179,23 +179,13 @@ pub fn node_row() -> Node {
         ("os.signals", "SIGHUP,SIGKILL,SIGUSR1"),
     ];
     let mut node = Node {
-        id: NodeId([0x6d; 16]),
+        secret_id: SecretText::default(),
         name: Name::from("golden-1"),
-        datacenter: "dc1".into(),
-        node_pool: "default".into(),
         node_class: "compute".into(),
-        computed_class: "v1:same".into(),
         drivers: [("raw_exec".to_owned(), driver)].into(),
         attributes: attributes.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
-        ..Node::default()
+        ..herdsman_sim::node::row(0x6d)
     };
-    node.resources.cpu_shares = 4000;
-    node.resources.memory_mb = 4096;
-    node.resources.disk_mb = 100_000;
-    node.resources.total_cores = 4;
-    node.resources.core_speed_mhz = 1000;
-    node.resources.min_dynamic_port = 20_000;
-    node.resources.max_dynamic_port = 32_000;
     let network = |mode: &str| NetworkResource {
         mode: mode.into(),
         device: "lo".into(),
