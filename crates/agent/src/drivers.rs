@@ -9,8 +9,18 @@ use herdsman_drivers::{
 use herdsman_model::NodeId;
 use herdsman_shim::{ShimConfig, ShimHost};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What the directories of run files are called before the node's own part of the name.
+pub const RUN_PREFIX: &str = "run-";
+
+/// The directory of a node's run files. ext4 takes its place on the disk from its name: one name for all nodes would put all
+/// of them into the same crowded corner.
+fn run_root(state: &Path, node: NodeId) -> PathBuf {
+    let own: String = node.to_string().chars().take(8).collect();
+    state.join(format!("{RUN_PREFIX}{own}"))
+}
 
 /// Every driver that the settings turn on. The shim host keeps its run directories below `state`.
 ///
@@ -22,7 +32,7 @@ pub async fn all(
     state: &Path,
     node_id: NodeId,
 ) -> Result<(Drivers, Arc<ShimHost>), String> {
-    let shim = ShimConfig { run_root: state.join("run"), cgroup_parent: cgroup_parent(client) };
+    let shim = ShimConfig { run_root: run_root(state, node_id), cgroup_parent: cgroup_parent(client) };
     let host = Arc::new(ShimHost::open(shim).await.map_err(|e| e.to_string())?);
     for note in host.notes() {
         tracing::info!(target: "client.shim", "{note}");

@@ -6,6 +6,7 @@
 //! engine are left to the engine.
 
 use crate::dirs::Temporary;
+use crate::drivers::RUN_PREFIX;
 use herdsman_shim::{Attached, ShimConfig, ShimHost, attach, kill, signal};
 use rustix::mount::{UnmountFlags, unmount};
 use std::io::Read;
@@ -53,8 +54,7 @@ pub fn wanted(words: &[String]) -> Option<(PathBuf, String)> {
 pub async fn run(directory: PathBuf, cgroup_parent: String) {
     // Whether it ends or breaks is the same.
     let _ = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await;
-    let run_root = directory.join("client/run");
-    if run_root.is_dir()
+    if let Some(run_root) = run_root_in(&directory.join("client"))
         && let Ok(host) = ShimHost::open(ShimConfig { run_root, cgroup_parent }).await
     {
         let runs = host.list();
@@ -65,6 +65,13 @@ pub async fn run(directory: PathBuf, cgroup_parent: String) {
         forget_mounts(&directory);
         let _ = std::fs::remove_dir_all(&directory);
     }
+}
+
+/// The directory of run files below a node's state directory.
+fn run_root_in(state: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(state).ok()?.flatten();
+    let mut names = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(RUN_PREFIX));
+    names.next().map(|entry| entry.path())
 }
 
 /// Ends one task: asks, waits, kills.
