@@ -112,8 +112,12 @@ async fn commands_end_with_the_caller_and_with_the_task() {
     let spec = ExecSpec { command: vec!["/bin/sh".into(), "-c".into(), script.clone()], tty: false };
     let (in_tx, in_rx) = mpsc::channel(1);
     let (out_tx, _out_rx) = mpsc::channel(1);
-    let session = driver.exec(&handle, spec, in_rx, out_tx);
-    assert!(tokio::time::timeout(Duration::from_millis(200), session).await.is_err());
+    let began = || std::fs::read_to_string(&pid_file).is_ok_and(|text| text.ends_with('\n'));
+    tokio::select! {
+        ended = driver.exec(&handle, spec, in_rx, out_tx) => panic!("it ended by itself: {ended:?}"),
+        () = crate::support::eventually("the command runs", began) => {}
+    }
+    // The caller is gone.
     let pid: u32 = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
     crate::support::eventually("command ends", || !crate::support::alive(pid)).await;
     drop(in_tx);
