@@ -381,8 +381,10 @@ async fn nomad_9951_both_ports_reach_the_task() {
     let driver = node.driver();
     let mut spec = node.script("t", "while true; do echo served | nc -l -p 80; done");
     spec.config["ports"] = json!(["a", "b"]);
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let hosts = [free(), free()];
+    // Both at once, so that they differ.
+    let free = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let hosts = free.each_ref().map(|listener| listener.local_addr().unwrap().port());
+    drop(free);
     let port =
         |label: &str, host_port| Port { label: label.to_owned(), host_ip: "127.0.0.1".to_owned(), host_port, to: 80 };
     spec.ports = vec![port("a", hosts[0]), port("b", hosts[1])];
